@@ -1,7 +1,7 @@
 //! Removes claims that are proven stale, and the files of unused locks, in a whole place: `tenure clean`, and a program's.
 
 use crate::clock::Clock;
-use crate::readings::{Read, Readings, names};
+use crate::readings::{LockReading, Readings, names};
 use crate::store::contract::Which;
 use crate::store::verbs::would_clean;
 use crate::store::{Cleaned, Store, StoreError, Verbs};
@@ -32,7 +32,7 @@ pub fn clean<E: From<StoreError>>(
 ) -> Result<(), E> {
     if dry_run {
         let policy = &store.rules().policy;
-        for Read { name, reading, now } in Readings::of(store, clock, locks) {
+        for LockReading { name, reading, now } in Readings::of(store, clock, locks) {
             let cleaned = reading.and_then(|reading| would_clean(policy, reading, &now));
             each(Step::Lock(name, cleaned))?;
         }

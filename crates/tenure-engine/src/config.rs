@@ -376,8 +376,8 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::read`], except that a file which this process may not read does not count.
-    pub fn search(start: Option<&Path>) -> Result<Found, ConfigError> {
-        let mut found = Found::default();
+    pub fn search(start: Option<&Path>) -> Result<ConfigSearch, ConfigError> {
+        let mut found = ConfigSearch::default();
         let nearest = found.counting(start.map_or(Ok(None), Self::nearest))?;
         let farther = found.others()?;
         found.config = match nearest {
@@ -394,14 +394,14 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::search`].
-    pub fn unseen(start: Option<&Path>, saw: &Saw) -> Result<Found, ConfigError> {
+    pub fn unseen(start: Option<&Path>, saw: &Saw) -> Result<ConfigSearch, ConfigError> {
         let nearest = start.and_then(Self::project);
         if nearest.is_none_or(|file| saw.file(&file)) {
-            return Ok(Found::default());
+            return Ok(ConfigSearch::default());
         }
         let found = Self::search(start)?;
         let is_projects = |config: &Self| !is_for_all_folders(&config.file);
-        Ok(Found {
+        Ok(ConfigSearch {
             config: found.config.filter(is_projects),
             ..found
         })
@@ -416,7 +416,7 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::read`] for the file, and as [`Config::search`] for the others.
-    pub fn named(path: &Path) -> Result<Found, ConfigError> {
+    pub fn named(path: &Path) -> Result<ConfigSearch, ConfigError> {
         Self::named_read(path, Self::read_waiting)
     }
 
@@ -424,15 +424,15 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::named`], and if it is no regular file.
-    pub fn named_at_once(path: &Path) -> Result<Found, ConfigError> {
+    pub fn named_at_once(path: &Path) -> Result<ConfigSearch, ConfigError> {
         Self::named_read(path, Self::read)
     }
 
     fn named_read(
         path: &Path,
         read: fn(&Path) -> Result<Self, ConfigError>,
-    ) -> Result<Found, ConfigError> {
-        let mut found = Found::default();
+    ) -> Result<ConfigSearch, ConfigError> {
+        let mut found = ConfigSearch::default();
         let (named, farther) = (read(path)?, found.others()?);
         found.config = Some(Self { farther, ..named });
         Ok(found)
@@ -608,7 +608,7 @@ impl Config {
 
 /// What a search has found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ConfigSearch {
     /// The first file, with the others behind it.
     pub config: Option<Config>,
     /// Why the first of the other files does not count: another user could have written it, or this process may
@@ -616,7 +616,7 @@ pub struct Found {
     pub passed_over: Option<ConfigError>,
 }
 
-impl Found {
+impl ConfigSearch {
     /// What was found, for a call whose place may depend on it.
     ///
     /// # Errors

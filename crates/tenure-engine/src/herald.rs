@@ -1,5 +1,5 @@
 //! Tells others on a thread of its own. A listener that takes its time (a subscriber of the log that writes
-//! to a full pipe, a waker that waits for a mutex) delays only the listeners that are told after it.
+//! to a full pipe, a waker that waits for a mutex) delays only the listeners that are notified after it.
 //!
 //! The thread is made for the first message, and ends with its herald once all was told. The caller decides
 //! what there is to tell, and has changed the state *before*.
@@ -82,7 +82,7 @@ impl Herald {
         waiting.store(1, Ordering::Release);
         let work = move || {
             for message in message {
-                let _told = Told(&waiting);
+                let _told = NotifiedCount(&waiting);
                 message();
             }
         };
@@ -92,9 +92,9 @@ impl Herald {
 }
 
 /// Counts one message as told, also if it panics.
-struct Told<'a>(&'a AtomicUsize);
+struct NotifiedCount<'a>(&'a AtomicUsize);
 
-impl Drop for Told<'_> {
+impl Drop for NotifiedCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

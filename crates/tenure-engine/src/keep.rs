@@ -29,8 +29,8 @@ pub mod releases;
 mod thread;
 mod worker;
 
-pub use kept::{Home, Kept, Watching};
-pub use pending::Pending;
+pub use kept::{Home, KeeperHold, Watching};
+pub use pending::NewHolds;
 
 pub use thread::keep;
 

@@ -9,7 +9,7 @@
 //! folder, and not from the caller's ([`PathLock::folder`]); `place` decides.
 
 use crate::printed::hex;
-use crate::repository::{self, Missing};
+use crate::repository::{self, RepositoryError};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -90,7 +90,7 @@ pub enum PathError {
         /// The path.
         path: String,
         /// What is wrong.
-        why: Missing,
+        why: RepositoryError,
     },
     /// A name of a lock cannot be made. It never happens.
     #[error("--path {path}: no lock can have its name")]

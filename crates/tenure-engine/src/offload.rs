@@ -110,9 +110,9 @@ enum State<T> {
 type Shared<T> = Arc<Mutex<State<T>>>;
 
 /// Two sides of one piece of work.
-pub fn promise<T>() -> (Promise<T>, Pending<T>) {
+pub fn promise<T>() -> (Promise<T>, PromisedValue<T>) {
     let shared = Arc::new(Mutex::new(State::Working(None)));
-    (Promise(Arc::clone(&shared)), Pending(shared))
+    (Promise(Arc::clone(&shared)), PromisedValue(shared))
 }
 
 /// The thread's side. Dropped without [`Promise::keep`] it is broken, and its future ends.
@@ -139,8 +139,8 @@ impl<T> Promise<T> {
     }
 
     /// The value, as the thread's side sees it once the promise is kept.
-    pub fn kept(&self) -> Kept<T> {
-        Kept(Arc::downgrade(&self.0))
+    pub fn kept(&self) -> UnclaimedValue<T> {
+        UnclaimedValue(Arc::downgrade(&self.0))
     }
 
     fn settle(&self, state: State<T>) {
@@ -172,9 +172,9 @@ impl<T> Drop for Promise<T> {
 }
 
 /// A value that waits for its caller.
-pub struct Kept<T>(Weak<Mutex<State<T>>>);
+pub struct UnclaimedValue<T>(Weak<Mutex<State<T>>>);
 
-impl<T> Kept<T> {
+impl<T> UnclaimedValue<T> {
     /// Takes the value back if nobody has fetched it, with a promise of another one. The caller takes it under the same
     /// mutex, so one of both gets it. `None` if there is nothing to take back (yet), or the caller has gone.
     pub fn take_back(&self) -> Option<(T, Promise<T>)> {
@@ -194,9 +194,9 @@ impl<T> Kept<T> {
 }
 
 /// The caller's side.
-pub struct Pending<T>(Shared<T>);
+pub struct PromisedValue<T>(Shared<T>);
 
-impl<T> Future for Pending<T> {
+impl<T> Future for PromisedValue<T> {
     type Output = io::Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -221,7 +221,7 @@ impl<T> Future for Pending<T> {
     }
 }
 
-impl<T> Drop for Pending<T> {
+impl<T> Drop for PromisedValue<T> {
     fn drop(&mut self) {
         let unwanted = std::mem::replace(&mut *locked(&self.0), State::Closed);
         // Outside the lock: this may release a guard.

@@ -38,7 +38,7 @@ pub struct Mount {
     allow(dead_code, reason = "no store of that system tells anything by one")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum Notice {
     /// Nothing.
     Nothing,
     /// Something has changed.

@@ -25,7 +25,7 @@ use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around, Saw};
 use crate::process;
-use crate::repository::{self, Missing};
+use crate::repository::{self, RepositoryError};
 use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -383,7 +383,7 @@ impl Variables {
     /// Reads the configuration that a variable names, with the user's and the machine's file behind it.
     ///
     /// # Errors
-    /// - As [`Variables::config_file`], [`Config::named`] and [`config::Found::all`].
+    /// - As [`Variables::config_file`], [`Config::named`] and [`config::ConfigSearch::all`].
     pub fn config(&self) -> Result<Option<Arc<Config>>, ConfigError> {
         match self.config_file()? {
             Some(path) => Ok(Config::named(&path)?.all()?.map(Arc::new)),
@@ -739,7 +739,7 @@ pub fn locks_of_clone(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
     };
     match repository::common_folder(&tree) {
         Ok(common) => Ok(Some(common.join(REPOSITORY_FOLDER))),
-        Err(Missing::None { .. }) => Ok(None),
+        Err(RepositoryError::None { .. }) => Ok(None),
         Err(missing) => {
             let text = format!("{missing}; or say with --scope or --store where the group is");
             Err(unusable(&Why::CloneOfRecords, &missing, text))
@@ -748,10 +748,10 @@ pub fn locks_of_clone(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
 }
 
 /// The error of a repository that these words mean and that cannot be used.
-fn unusable(why: &Why, missing: &Missing, text: String) -> ConfigError {
+fn unusable(why: &Why, missing: &RepositoryError, text: String) -> ConfigError {
     let said = why.to_string();
     match missing {
-        Missing::Untrusted { .. } => ConfigError::Unsafe { said, why: text },
+        RepositoryError::Untrusted { .. } => ConfigError::Unsafe { said, why: text },
         _ => place_error(&said, text),
     }
 }
@@ -760,14 +760,15 @@ fn unusable(why: &Why, missing: &Missing, text: String) -> ConfigError {
 /// the machine mean the one around the call. A project's file means its own repository, wherever the call is
 /// made: cron calls from the home folder. In a folder above several clones it is in none, and means each.
 fn repository_of<F: Files>(why: &Why, files: &F) -> Result<PathBuf, F::Error> {
-    let failed = |missing: Missing| F::Error::from(unusable(why, &missing, missing.to_string()));
+    let failed =
+        |missing: RepositoryError| F::Error::from(unusable(why, &missing, missing.to_string()));
     let here = files.here()?;
     if let Why::File { file, .. } = why
         && !config::is_for_all_folders(file)
     {
         let above = here.join(file.parent().unwrap_or(Path::new("")));
         match repository::common_folder(&above.canonicalize().unwrap_or(above)) {
-            Err(Missing::None { .. }) => {}
+            Err(RepositoryError::None { .. }) => {}
             found => return found.map_err(failed),
         }
     }

@@ -16,7 +16,7 @@ use tenure_core::{LockName, Now};
 pub const READ_AT_ONCE: usize = 512;
 
 /// A lock as it was read, and the time by which it is to be judged.
-pub struct Read {
+pub struct LockReading {
     /// Name of the lock.
     pub name: LockName,
     /// What was read.
@@ -72,7 +72,7 @@ pub struct Readings<'a> {
     locks: &'a dyn Store,
     clock: &'a dyn Clock,
     names: vec::IntoIter<LockName>,
-    read: vec::IntoIter<Read>,
+    read: vec::IntoIter<LockReading>,
 }
 
 impl<'a> Readings<'a> {
@@ -88,9 +88,9 @@ impl<'a> Readings<'a> {
 }
 
 impl Iterator for Readings<'_> {
-    type Item = Read;
+    type Item = LockReading;
 
-    fn next(&mut self) -> Option<Read> {
+    fn next(&mut self) -> Option<LockReading> {
         let next = self.read.next();
         if next.is_some() {
             return next;
@@ -100,7 +100,7 @@ impl Iterator for Readings<'_> {
         let readings = self.locks.read_several(&names);
         let read = names.into_iter().zip(readings);
         let read: Vec<_> = read
-            .map(|(name, reading)| Read {
+            .map(|(name, reading)| LockReading {
                 name,
                 reading,
                 now: Rc::clone(&now),

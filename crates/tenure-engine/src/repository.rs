@@ -73,7 +73,7 @@ pub(crate) fn is_gits_own(name: &OsStr) -> bool {
 /// Why no repository is found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Missing {
+pub enum RepositoryError {
     /// The folder is in no repository.
     #[error(
         "{place} is in no git repository; call from inside one, or choose another scope \
@@ -263,12 +263,12 @@ impl Opened {
     }
 
     /// Looks at the owners.
-    fn believed(&self, path: &Path) -> Result<(), Missing> {
+    fn believed(&self, path: &Path) -> Result<(), RepositoryError> {
         let link = self.link.as_ref().filter(|link| !is_own(link));
         let is_shared = self.facts.sharing() == Sharing::Group;
         let thing = (!is_own(&self.facts) && !is_shared).then_some(&self.facts);
         match link.or(thing) {
-            Some(facts) => Err(Missing::Untrusted {
+            Some(facts) => Err(RepositoryError::Untrusted {
                 path: crate::printed::clean_path(path),
                 owner: facts.owner_text(),
             }),
@@ -285,14 +285,14 @@ fn is_own(facts: &Facts) -> bool {
 /// The common folder of the repository around `start`: the same path, without links, from all its work trees.
 ///
 /// # Errors
-/// - [`Missing::None`] if there is no repository.
-/// - [`Missing::Broken`] if a `.git` file on the way up leads to none.
-/// - [`Missing::Untrusted`] if `.git` or the common folder is another user's who does not share it.
-pub fn common_folder(start: &Path) -> Result<PathBuf, Missing> {
+/// - [`RepositoryError::None`] if there is no repository.
+/// - [`RepositoryError::Broken`] if a `.git` file on the way up leads to none.
+/// - [`RepositoryError::Untrusted`] if `.git` or the common folder is another user's who does not share it.
+pub fn common_folder(start: &Path) -> Result<PathBuf, RepositoryError> {
     let found = start
         .ancestors()
         .find_map(|folder| git_folder(folder).transpose());
-    let none = || Missing::None {
+    let none = || RepositoryError::None {
         place: crate::printed::clean_path(start),
     };
     let git = found.transpose()?.ok_or_else(none)?;
@@ -303,7 +303,7 @@ pub fn common_folder(start: &Path) -> Result<PathBuf, Missing> {
 }
 
 /// The git folder that belongs to this folder, if it is the root of a work tree, or a git folder itself.
-fn git_folder(folder: &Path) -> Result<Option<PathBuf>, Missing> {
+fn git_folder(folder: &Path) -> Result<Option<PathBuf>, RepositoryError> {
     let git = folder.join(GIT);
     let opened = Opened::at(&git);
     if is_repository(&git) {
@@ -316,7 +316,7 @@ fn git_folder(folder: &Path) -> Result<Option<PathBuf>, Missing> {
         Some(opened) if opened.facts.is_regular() => {
             opened.believed(&git)?;
             let target = target_of(opened.fd.into(), folder);
-            let broken = || Missing::Broken {
+            let broken = || RepositoryError::Broken {
                 file: crate::printed::clean_path(&git),
                 target: target.as_ref().map_or_else(
                     || format!("no line `{LEADS_TO} FOLDER`"),
@@ -487,16 +487,19 @@ mod tests {
     fn outside_of_a_repository_and_in_a_broken_one_there_is_none() {
         let (_scratch, top) = scratch();
         let said = common_folder(&top).expect_err("no repository");
-        assert!(matches!(said, Missing::None { .. }), "{said}");
+        assert!(matches!(said, RepositoryError::None { .. }), "{said}");
         // A folder of that name is not enough.
         fs::create_dir_all(top.join("odd/.git")).expect("a folder");
         let said = common_folder(&top.join("odd")).expect_err("no repository");
-        assert!(matches!(said, Missing::None { .. }), "{said}");
+        assert!(matches!(said, RepositoryError::None { .. }), "{said}");
         fs::create_dir(top.join("gone")).expect("a folder");
         for text in ["gitdir: /nowhere/at/all\n", "gitdir:\n", "nonsense", ""] {
             fs::write(top.join("gone/.git"), text).expect("a file");
             let said = common_folder(&top.join("gone")).expect_err("no repository");
-            assert!(matches!(said, Missing::Broken { .. }), "{text:?}: {said}");
+            assert!(
+                matches!(said, RepositoryError::Broken { .. }),
+                "{text:?}: {said}"
+            );
             assert_ne!(
                 tree_at(&top.join("gone")),
                 Tree::LinkedTo(top.clone()),

@@ -16,7 +16,7 @@ mod tree;
 mod wrappers;
 
 pub use after::{After, after, only_calls};
-pub use meant::{Fit, Seen, each, each_in, fits, written};
+pub use meant::{Fit, FoundCommand, each, each_in, fits, written};
 pub use plain::read;
 pub use wrappers::{ends_with_its_command, is_shell};
 

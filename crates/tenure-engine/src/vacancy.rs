@@ -71,12 +71,12 @@ pub struct Vacancy {
     /// How long the caller waited.
     pub waited: Duration,
     /// What it found.
-    pub found: Found,
+    pub found: WaitResult,
 }
 
 /// What a wait for room found.
 #[derive(Debug)]
-pub enum Found {
+pub enum WaitResult {
     /// The lock has room.
     Room,
     /// The lock is held and the wait timed out, or something stands there that no wait ends.
@@ -138,7 +138,7 @@ pub fn until_room<O: Onlooker>(
         };
         onlooker.sees(&look)?;
         if view.available {
-            let found = Found::Room;
+            let found = WaitResult::Room;
             return Ok(Vacancy {
                 view,
                 waited,
@@ -152,7 +152,7 @@ pub fn until_room<O: Onlooker>(
             Standing::Free | Standing::Held(_) | Standing::Unknown => None,
         };
         if let Some(reason) = in_the_way.or_else(|| is_over().then_some(Reason::Held)) {
-            let found = Found::Refused {
+            let found = WaitResult::Refused {
                 refusal: Box::new(refusal_of(&reading, &policy, mode, reason, &now)),
                 entry: Box::new(reading.entry().cloned().unwrap_or_default()),
                 retry_after_ms: view.retry_after_ms.unwrap_or(1_000),
@@ -178,7 +178,7 @@ pub fn until_room<O: Onlooker>(
         let until = [deadline, again, clock.instant().checked_add(rest)];
         let until = until.into_iter().flatten().min();
         if store.watch(name, &reading, &now, until)? == Wake::Interrupted {
-            let found = Found::Interrupted;
+            let found = WaitResult::Interrupted;
             return Ok(Vacancy {
                 view,
                 waited,

@@ -139,7 +139,7 @@ fn breaks(c: char) -> bool {
 /// - The library's words, for a value that it cannot write.
 pub fn write(document: &Value) -> Result<String, String> {
     let mut text = String::new();
-    write_to(&mut text, &Shown(document))?;
+    write_to(&mut text, &EscapedValue(document))?;
     Ok(text)
 }
 
@@ -162,7 +162,7 @@ pub fn write_to(writer: &mut impl fmt::Write, document: &impl Serialize) -> Resu
 /// - What the serializer answers, or a part that is no value of JSON.
 pub fn shown<S: Serializer>(part: &impl Serialize, serializer: S) -> Result<S::Ok, S::Error> {
     let value = serde_json::to_value(part).map_err(serde::ser::Error::custom)?;
-    Shown(&value).serialize(serializer)
+    EscapedValue(&value).serialize(serializer)
 }
 
 /// Escapes what acts in each line once it is whole: a mark may come in pieces.
@@ -222,21 +222,21 @@ fn wants_quotes(text: &str) -> bool {
 }
 
 /// A value whose texts stand in double quotes where something in them is to be escaped.
-struct Shown<'a>(&'a Value);
+struct EscapedValue<'a>(&'a Value);
 
-impl Serialize for Shown<'_> {
+impl Serialize for EscapedValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::String(text) if wants_quotes(text) => {
                 serde_saphyr::DoubleQuoted(text).serialize(serializer)
             }
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Shown)),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(EscapedValue)),
             Value::Object(map) => serializer.collect_map(map.iter().map(|(key, value)| {
                 let mut key = Cow::Borrowed(key.as_str());
                 if wants_quotes(&key) {
                     key.to_mut().push(MARK);
                 }
-                (key, Shown(value))
+                (key, EscapedValue(value))
             })),
             other => other.serialize(serializer),
         }

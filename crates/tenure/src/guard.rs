@@ -152,7 +152,7 @@ use crate::engine::{self, Lot, Observer};
 use crate::herald::Herald;
 use crate::inherited::{self, Saw};
 use crate::keep::releases::{self, Releases};
-use crate::keep::{self, Home, Pending, Watching};
+use crate::keep::{self, Home, NewHolds, Watching};
 use crate::line::{Deadlines, Pool};
 use crate::offload;
 use crate::os::Ringer;
@@ -165,7 +165,7 @@ use crate::store::file::ThreadSleeper;
 use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
-use children::Told;
+use children::PlaceForOthers;
 use circle::Circle;
 use hold::Hold;
 use image::Image;
@@ -181,7 +181,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Patience, Policy, Reason,
     Request, RequestId, Terms,
 };
-use turns::{Asked, Call, Due, Lines, in_order, told};
+use turns::{AsyncCall, Call, Due, Lines, in_order, told};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -461,7 +461,7 @@ struct Shared {
     pid: u32,
     image: Image,
     /// Where other programs find the locks; `None` for a store that only this program knows.
-    told: Option<Told>,
+    told: Option<PlaceForOthers>,
     /// Only the process that made the manager draws from them ([`Shared::is_here`]).
     ids: Mutex<RequestIds>,
     /// The name of the program, for holds without another reason. It stays what it was at the start.
@@ -469,7 +469,7 @@ struct Shared {
     watching: Watching,
     /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
-    pending: Pending<Hold, Ringer>,
+    pending: NewHolds<Hold, Ringer>,
     /// The holds, by lock and token.
     held: Mutex<BTreeMap<(LockName, u64), Weak<Hold>>>,
     /// The releases that go on by themselves.
@@ -492,13 +492,13 @@ impl LockManager {
     /// # Errors
     /// - [`OpenError::Folder`] if its path cannot be made absolute.
     pub fn new(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::in_folder(folder.as_ref(), Named::ByCaller, Told::at)
+        Self::in_folder(folder.as_ref(), Named::ByCaller, PlaceForOthers::at)
     }
 
     fn in_folder(
         folder: &Path,
         named: Named,
-        told: impl FnOnce(At) -> Told,
+        told: impl FnOnce(At) -> PlaceForOthers,
     ) -> Result<Self, OpenError> {
         // A later change of the working folder makes no difference.
         let folder = std::path::absolute(folder);
@@ -599,11 +599,11 @@ impl LockManager {
             At::Folder(folder) => folder,
             At::Url(url) => folder_of(&url)?,
         };
-        Self::in_folder(&folder, found.named, |at| Told {
+        Self::in_folder(&folder, found.named, |at| PlaceForOthers {
             is_machines: found.is_machines,
             config: config.map(|config| config.file.clone()),
             saw: files.saw.filter(|_| found.why == Why::Around),
-            ..Told::at(at)
+            ..PlaceForOthers::at(at)
         })
     }
 
@@ -632,7 +632,7 @@ impl LockManager {
             identity,
             watching: Watching::Looks(LOOK),
             hears_cancel: true,
-            told: Some(Told::at(At::Url(address.to_string()))),
+            told: Some(PlaceForOthers::at(At::Url(address.to_string()))),
         }))
     }
 
@@ -702,7 +702,7 @@ impl LockManager {
             program: OnceLock::new(),
             watching: made.watching,
             hears_cancel: made.hears_cancel,
-            pending: Pending::default(),
+            pending: NewHolds::default(),
             held: Mutex::default(),
             releases: Releases::default(),
             lines: Arc::default(),
@@ -867,7 +867,7 @@ impl LockManager {
         options: &Options,
     ) -> impl Future<Output = Result<Guard, AcquireError>> + Send + use<> {
         // Nothing of the caller's is borrowed, so the future may be spawned.
-        let asked = Asked {
+        let asked = AsyncCall {
             locks: self.clone(),
             name: name.to_owned(),
             options: options.for_async(),
@@ -1096,7 +1096,7 @@ struct Made {
     watching: Watching,
     hears_cancel: bool,
     image: Image,
-    told: Option<Told>,
+    told: Option<PlaceForOthers>,
 }
 
 /// The files of a program that calls from its working folder.
@@ -1168,7 +1168,7 @@ impl Home for Shared {
         self.store.moves()
     }
 
-    fn pending(&self) -> &Pending<Hold, Ringer> {
+    fn pending(&self) -> &NewHolds<Hold, Ringer> {
         &self.pending
     }
 }
@@ -1442,7 +1442,7 @@ impl Shared {
             }
             engine::AcquireError::Superseded { by } => AcquireError::Superseded { name, by: by.by },
             engine::AcquireError::Store(source) => AcquireError::Store { name, source },
-            // A guard asks for no reserved place, and an observer that gives way has kept its own
+            // A guard asks for no reserved place, and an observer that is the deadlock victim has kept its own
             // error.
             engine::AcquireError::Interrupted
             | engine::AcquireError::NotKept

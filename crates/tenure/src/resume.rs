@@ -111,7 +111,7 @@ use crate::process::{self, Identity};
 use crate::profile::{OneMachine, Profile, Resume, why};
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Reading, Store, StoreError, Verbs};
-use error::Refused;
+use error::ResumeRefusal;
 use lock::Hold;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -535,7 +535,7 @@ fn refusal(place: &Place, name: &LockName, error: AcquireError) -> ResumeLockErr
                         .as_ref()
                         .is_some_and(|reading| it(reading, &blocker))
                 };
-                Refused {
+                ResumeRefusal {
                     name,
                     blocker: &blocker,
                     is_alive: is_so(Reading::is_seen_alive),

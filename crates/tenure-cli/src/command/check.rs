@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use tenure_engine::clock::Clock;
 use tenure_engine::process::Ancestors;
-use tenure_engine::readings::{self, READ_AT_ONCE, Read, Readings};
+use tenure_engine::readings::{self, LockReading, READ_AT_ONCE, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::{AgentKey, Host, LockName, Process};
 
@@ -271,7 +271,7 @@ impl Iterator for Looks<'_, '_> {
 
 impl Looks<'_, '_> {
     fn look(&mut self) -> Option<LockView> {
-        let Read { name, reading, now } = self.readings.next()?;
+        let LockReading { name, reading, now } = self.readings.next()?;
         if self.tally.all.is_multiple_of(READ_AT_ONCE) {
             self.ancestors.take();
         }

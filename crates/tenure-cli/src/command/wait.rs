@@ -13,7 +13,7 @@ use std::time::Instant;
 use tenure_engine::engine::{Observer, Wait};
 use tenure_engine::store::StoreError;
 use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason};
-use tenure_engine::vacancy::{Found, Look, Onlooker, Vacancy, until_room};
+use tenure_engine::vacancy::{Look, Onlooker, Vacancy, WaitResult, until_room};
 
 #[cold]
 #[inline(never)]
@@ -65,13 +65,13 @@ pub(super) fn until_free(
     } = vacancy;
     session.call_as_asked(&mut view, name);
     match found {
-        Found::Room => {}
-        Found::Interrupted => return Err(cancelled("wait")),
-        Found::Refused { refusal, .. } if refusal.reason != Reason::Held => {
+        WaitResult::Room => {}
+        WaitResult::Interrupted => return Err(cancelled("wait")),
+        WaitResult::Refused { refusal, .. } if refusal.reason != Reason::Held => {
             let failure = failure_of(view.clone(), refusal.reason, None, 0);
             return Err(session.blocked(failure, &view, refusal.reason));
         }
-        Found::Refused { retry_after_ms, .. } => {
+        WaitResult::Refused { retry_after_ms, .. } => {
             // The wait has run out.
             let waited = (limit != Wait::No).then(|| limit.limit().unwrap_or(waited));
             let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);

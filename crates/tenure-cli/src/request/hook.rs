@@ -7,7 +7,7 @@
 use super::Surroundings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_engine::config::{Config, ConfigError, Found, OnError};
+use tenure_engine::config::{Config, ConfigError, ConfigSearch, OnError};
 
 /// A configuration cannot be used.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Surroundings {
             Ok(Some(named)) => Config::named_at_once(&named),
             _ => Config::search(self.folder().ok()),
         };
-        let error = found.and_then(Found::all).err();
+        let error = found.and_then(ConfigSearch::all).err();
         Misread {
             why,
             is_foreign: matches!(error, Some(ConfigError::Untrusted { .. })),

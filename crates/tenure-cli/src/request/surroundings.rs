@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{AgentKey, LockName};
 use tenure_engine::audit::Recording;
-use tenure_engine::config::{self, Config, ConfigError, Found, OwnSection, Source};
+use tenure_engine::config::{self, Config, ConfigError, ConfigSearch, OwnSection, Source};
 use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::place::{self, Files, Why};
@@ -351,7 +351,7 @@ impl Surroundings {
                     None => Config::named_at_once,
                 };
                 let found = match read(&path) {
-                    Err(_) if self.tends.get() && !is_typed => Found::default(),
+                    Err(_) if self.tends.get() && !is_typed => ConfigSearch::default(),
                     found => found?,
                 };
                 let is_place = found.config.as_ref().is_some_and(Config::names_a_place);
@@ -394,7 +394,7 @@ impl Surroundings {
             return Ok(unseen.clone());
         }
         let found = match Config::unseen(self.start().ok(), &around.saw) {
-            Err(_) if self.tends.get() => Found::default(),
+            Err(_) if self.tends.get() => ConfigSearch::default(),
             found => found?,
         };
         let (config, why) = found.beside();
@@ -430,7 +430,7 @@ impl Surroundings {
 
     /// What was found. A file of another user ends a call that it could lead to another place. A call that
     /// names its place goes on without that file: otherwise any user could stop it by a file on its way up.
-    fn counting(&self, found: Found) -> Result<Option<Arc<Config>>, Failure> {
+    fn counting(&self, found: ConfigSearch) -> Result<Option<Arc<Config>>, Failure> {
         if !self.names_place()? {
             return Ok(found.all()?.map(Arc::new));
         }
@@ -530,7 +530,7 @@ pub(super) fn lock_of(
 
 /// Whether a search from this folder finds another user's file.
 fn is_strangers(folder: &Path) -> bool {
-    let found = Config::search(Some(folder)).and_then(Found::all);
+    let found = Config::search(Some(folder)).and_then(ConfigSearch::all);
     matches!(found, Err(ConfigError::Untrusted { .. }))
 }
 

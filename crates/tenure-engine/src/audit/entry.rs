@@ -96,7 +96,7 @@ impl<'a> Facts<'a> {
     /// What is not asked is read only as far as it takes to find its end. So a line may have facts here that is found to
     /// be no event when all of it is read.
     pub(super) fn of(line: &'a [u8]) -> Option<Self> {
-        match serde_json::from_slice::<Asked<'_>>(line) {
+        match serde_json::from_slice::<FactKeys<'_>>(line) {
             Ok(asked) => Some(Self {
                 at_ms: at_ms(&asked.timestamp)?,
                 event: asked.event,
@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
 
 /// The keys of a line that [`Facts`] are made of.
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct FactKeys<'a> {
     #[serde(borrow)]
     event: Cow<'a, str>,
     #[serde(borrow)]

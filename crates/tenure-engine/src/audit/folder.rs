@@ -6,7 +6,7 @@
 //! In a folder where several users may write, each has files of its own, with its number in the name. A file there that
 //! does not belong to that user is refused: a line that any user could have planted proves nothing.
 
-use super::stream::Named as FileName;
+use super::stream::StreamFile as FileName;
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
 use crate::printed::clean_path;

@@ -33,7 +33,7 @@ pub struct Follower {
     place: Place,
     filter: Filter,
     trouble: Trouble,
-    series: BTreeMap<Series, Followed>,
+    series: BTreeMap<Series, FollowedSeries>,
     /// How far each day's folder is read; empty for those that are not followed.
     days: BTreeMap<String, Day>,
     followed: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Follower {
 
 /// A series that is followed.
 #[derive(Debug, Default)]
-struct Followed {
+struct FollowedSeries {
     /// Oldest first. All of them are read as far as they were written at the last look. Writers append to
     /// the last one.
     links: Vec<Link>,
@@ -70,7 +70,7 @@ impl Events {
         let (place, filter, trouble, series) = self.into_followed();
         let followed = |(series, links)| {
             let ignored = Vec::new();
-            (series, Followed { links, ignored })
+            (series, FollowedSeries { links, ignored })
         };
         Follower {
             followed: days.keys().rev().take(DAYS_FOLLOWED).cloned().collect(),
@@ -180,7 +180,7 @@ impl Follower {
     }
 }
 
-impl Followed {
+impl FollowedSeries {
     /// Takes up files that are new since the last look, and closes those that were dropped at
     /// the look before. They come youngest first.
     fn join(&mut self, files: Vec<File>) {

@@ -9,7 +9,7 @@
 
 use super::entry::{Entry, Facts};
 use super::folder::{File, Folder, Inode};
-use super::stream::{Named, Stream, is_made_of_one};
+use super::stream::{Stream, StreamFile, is_made_of_one};
 use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, span};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use crate::printed::clean_path;
@@ -105,7 +105,7 @@ pub(super) struct Line {
 
 /// What was found where an event was expected. An event that is not wanted is passed over.
 #[derive(Debug)]
-enum Found {
+enum LineKind {
     Event(Line),
     Passed,
     Garbage,
@@ -148,7 +148,7 @@ impl Position {
     }
 
     /// The next whole line that is there by now.
-    fn next(&mut self, fd: impl AsDescriptor, filter: &Filter) -> Result<Option<Found>, Errno> {
+    fn next(&mut self, fd: impl AsDescriptor, filter: &Filter) -> Result<Option<LineKind>, Errno> {
         let mut searched = self.taken;
         loop {
             let unsearched = self.kept.get(searched..).unwrap_or_default();
@@ -156,7 +156,7 @@ impl Position {
                 let end = searched + length;
                 let line = self.kept.get(self.taken..end).unwrap_or_default();
                 let found = if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
-                    Found::Garbage
+                    LineKind::Garbage
                 } else {
                     found(line, filter)
                 };
@@ -185,10 +185,10 @@ impl Position {
 
     /// What stands at the end without a newline: an event that lacks only its newline, or the beginning of
     /// one. If a writer is at it just now, this waits for it, so the line may be whole after all.
-    fn unfinished(&mut self, fd: impl AsDescriptor, filter: &Filter) -> Found {
+    fn unfinished(&mut self, fd: impl AsDescriptor, filter: &Filter) -> LineKind {
         for _ in 0..LOOKS {
             let rest = self.kept.get(self.taken..).unwrap_or_default();
-            if self.skipping || !matches!(found(rest, filter), Found::Garbage) {
+            if self.skipping || !matches!(found(rest, filter), LineKind::Garbage) {
                 break;
             }
             crate::clock::nap(LOOK_PAUSE);
@@ -198,7 +198,7 @@ impl Position {
         }
         let rest = self.kept.get(self.taken..).unwrap_or_default();
         let found = if self.skipping {
-            Found::Garbage
+            LineKind::Garbage
         } else {
             found(rest, filter)
         };
@@ -223,17 +223,17 @@ impl Position {
     }
 }
 
-fn found(line: &[u8], filter: &Filter) -> Found {
+fn found(line: &[u8], filter: &Filter) -> LineKind {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return Found::Passed;
+        return LineKind::Passed;
     }
     match Facts::of(line) {
-        Some(facts) if filter.lets_pass(&facts) => Found::Event(Line {
+        Some(facts) if filter.lets_pass(&facts) => LineKind::Event(Line {
             at_ms: facts.at_ms,
             bytes: line.into(),
         }),
-        Some(_) => Found::Passed,
-        None => Found::Garbage,
+        Some(_) => LineKind::Passed,
+        None => LineKind::Garbage,
     }
 }
 
@@ -306,14 +306,14 @@ impl Trouble {
         entry
     }
 
-    fn sort(&mut self, found: Found) -> Option<Line> {
+    fn sort(&mut self, found: LineKind) -> Option<Line> {
         match found {
-            Found::Event(line) => Some(line),
-            Found::Garbage => {
+            LineKind::Event(line) => Some(line),
+            LineKind::Garbage => {
                 self.skipped += 1;
                 None
             }
-            Found::Passed => None,
+            LineKind::Passed => None,
         }
     }
 }
@@ -334,7 +334,7 @@ pub(super) fn chains(folder: &Folder, trouble: &mut Trouble) -> BTreeMap<Series,
     let mut last = BTreeMap::<Series, u32>::new();
     let mut unread = Vec::new();
     for name in folder.names().unwrap_or_default() {
-        if let Some(named) = Named::of(&name) {
+        if let Some(named) = StreamFile::of(&name) {
             let series = (named.stream, named.file.to_owned());
             let last = last.entry(series).or_default();
             *last = named.age.max(*last);

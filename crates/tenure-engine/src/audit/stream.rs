@@ -42,12 +42,12 @@ pub(super) fn is_made_of_one(name: &str) -> bool {
         let rest = name.strip_prefix(stream.word());
         rest.is_some_and(|rest| rest.starts_with('.') && rest.contains(SUFFIX))
     };
-    Named::of(name).is_none() && Stream::ALL.into_iter().any(is_of)
+    StreamFile::of(name).is_none() && Stream::ALL.into_iter().any(is_of)
 }
 
 /// A file name of a stream, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Named<'a> {
+pub(super) struct StreamFile<'a> {
     pub(super) stream: Stream,
     /// The user who writes it.
     pub(super) user: Option<u32>,
@@ -57,7 +57,7 @@ pub(super) struct Named<'a> {
     pub(super) age: u32,
 }
 
-impl<'a> Named<'a> {
+impl<'a> StreamFile<'a> {
     /// `None` for the name of any other file.
     pub(super) fn of(name: &'a str) -> Option<Self> {
         let end = name.rfind(SUFFIX)? + SUFFIX.len();
@@ -104,13 +104,13 @@ mod tests {
                         0 => file.clone(),
                         age => format!("{file}.{age}"),
                     };
-                    let named = Named {
+                    let named = StreamFile {
                         stream,
                         user,
                         file: &file,
                         age,
                     };
-                    assert_eq!(Named::of(&name), Some(named), "{name}");
+                    assert_eq!(StreamFile::of(&name), Some(named), "{name}");
                 }
             }
         }
@@ -128,7 +128,7 @@ mod tests {
             "2026-02-07",
             "",
         ] {
-            assert_eq!(Named::of(other), None, "{other}");
+            assert_eq!(StreamFile::of(other), None, "{other}");
             let is_of_one = other.starts_with("audit.");
             assert_eq!(is_made_of_one(other), is_of_one, "{other}");
         }

@@ -29,21 +29,21 @@ pub(super) struct Scene<'a, H> {
 }
 
 /// A claim that waits.
-pub(super) struct Waiting {
+pub(super) struct WaitingClaim {
     pub(super) handle: Box<dyn Handle>,
     pub(super) ticket: u64,
     pub(super) behind: Predecessor,
 }
 
 /// A claim that holds.
-pub(super) struct Held {
+pub(super) struct HoldingClaim {
     pub(super) handle: Box<dyn Handle>,
     pub(super) ticket: u64,
     pub(super) token: u64,
     events: Vec<Event>,
 }
 
-impl Held {
+impl HoldingClaim {
     /// The ticket of the claim that this one was taken over from.
     pub(super) fn stolen(&self) -> Option<u64> {
         self.events.iter().find_map(|event| match event {
@@ -202,7 +202,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Enters with [`Scene::request`], and is granted at once.
-    pub(super) fn granted(&self, store: &H::Store, id: &str) -> Result<Held, Broken> {
+    pub(super) fn granted(&self, store: &H::Store, id: &str) -> Result<HoldingClaim, Broken> {
         self.granted_request(store, self.request(id)?)
     }
 
@@ -210,7 +210,7 @@ impl<'a, H: Harness> Scene<'a, H> {
         &self,
         store: &H::Store,
         request: Request,
-    ) -> Result<Held, Broken> {
+    ) -> Result<HoldingClaim, Broken> {
         self.granted_at(store, request, &self.now())
     }
 
@@ -219,7 +219,7 @@ impl<'a, H: Harness> Scene<'a, H> {
         &self,
         store: &H::Store,
         id: &str,
-    ) -> Result<(Process, Held), Broken> {
+    ) -> Result<(Process, HoldingClaim), Broken> {
         let owner = self.harness.start_process();
         let held = self.granted_request(store, self.detached(id, Some(owner))?)?;
         Ok((owner, held))
@@ -230,16 +230,16 @@ impl<'a, H: Harness> Scene<'a, H> {
         store: &H::Store,
         request: Request,
         now: &Now,
-    ) -> Result<Held, Broken> {
+    ) -> Result<HoldingClaim, Broken> {
         self.holding(self.enter(store, request, now)?)
     }
 
-    pub(super) fn holding(&self, entered: Entered) -> Result<Held, Broken> {
+    pub(super) fn holding(&self, entered: Entered) -> Result<HoldingClaim, Broken> {
         match entered.entering {
             Entering::Granted { ticket, token } => {
                 let written = entered.entry.claim(ticket).and_then(|claim| claim.token);
                 self.same("the token in the list", &written, &Some(token))?;
-                Ok(Held {
+                Ok(HoldingClaim {
                     handle: self.handle(entered.handle)?,
                     ticket,
                     token,
@@ -251,7 +251,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Enters with [`Scene::request`], and has to queue.
-    pub(super) fn queued(&self, store: &H::Store, id: &str) -> Result<Waiting, Broken> {
+    pub(super) fn queued(&self, store: &H::Store, id: &str) -> Result<WaitingClaim, Broken> {
         self.queued_request(store, self.request(id)?)
     }
 
@@ -259,13 +259,13 @@ impl<'a, H: Harness> Scene<'a, H> {
         &self,
         store: &H::Store,
         request: Request,
-    ) -> Result<Waiting, Broken> {
+    ) -> Result<WaitingClaim, Broken> {
         self.placed(self.enter(store, request, &self.now())?)
     }
 
-    pub(super) fn placed(&self, entered: Entered) -> Result<Waiting, Broken> {
+    pub(super) fn placed(&self, entered: Entered) -> Result<WaitingClaim, Broken> {
         match entered.entering {
-            Entering::Queued { ticket, behind } => Ok(Waiting {
+            Entering::Queued { ticket, behind } => Ok(WaitingClaim {
                 handle: self.handle(entered.handle)?,
                 ticket,
                 behind,
@@ -288,7 +288,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     pub(super) fn sleep(
         &self,
         store: &H::Store,
-        waiting: &Waiting,
+        waiting: &WaitingClaim,
         until: Instant,
     ) -> Result<Wake, Broken> {
         let woken = store.sleep(&*waiting.handle, &waiting.behind, &self.now(), Some(until));
@@ -296,9 +296,13 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Looks once; the claim has to stand behind another one still.
-    pub(super) fn tries(&self, store: &H::Store, waiting: Waiting) -> Result<Waiting, Broken> {
+    pub(super) fn tries(
+        &self,
+        store: &H::Store,
+        waiting: WaitingClaim,
+    ) -> Result<WaitingClaim, Broken> {
         match self.tried(store, &*waiting.handle)?.grant {
-            TryGrant::Behind(behind) => Ok(Waiting { behind, ..waiting }),
+            TryGrant::Behind(behind) => Ok(WaitingClaim { behind, ..waiting }),
             other => Err(self.broken(format!("expected to wait on, saw {other:?}"))),
         }
     }
@@ -308,7 +312,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Looks at what the claim stands behind.
-    pub(super) fn stands_behind(&self, waiting: &Waiting, ticket: u64) -> Result<(), Broken> {
+    pub(super) fn stands_behind(&self, waiting: &WaitingClaim, ticket: u64) -> Result<(), Broken> {
         self.same(
             "what the claim stands behind",
             &waiting.behind,
@@ -319,7 +323,7 @@ impl<'a, H: Harness> Scene<'a, H> {
     /// Looks at what the claim stands behind, where that is a hold without a liveness lock.
     pub(super) fn stands_behind_record(
         &self,
-        waiting: &Waiting,
+        waiting: &WaitingClaim,
         ticket: u64,
     ) -> Result<(), Broken> {
         let behind = &waiting.behind;
@@ -330,13 +334,21 @@ impl<'a, H: Harness> Scene<'a, H> {
     }
 
     /// Sleeps and looks until the claim holds, and releases it.
-    pub(super) fn takes_its_turn(&self, store: &H::Store, waiting: Waiting) -> Result<(), Broken> {
+    pub(super) fn takes_its_turn(
+        &self,
+        store: &H::Store,
+        waiting: WaitingClaim,
+    ) -> Result<(), Broken> {
         let held = self.wait(store, waiting)?;
         self.release(store, &held)
     }
 
     /// Sleeps and looks until the claim holds.
-    pub(super) fn wait(&self, store: &H::Store, mut waiting: Waiting) -> Result<Held, Broken> {
+    pub(super) fn wait(
+        &self,
+        store: &H::Store,
+        mut waiting: WaitingClaim,
+    ) -> Result<HoldingClaim, Broken> {
         let mut events = Vec::new();
         let patience = self.harness.patience();
         let end = instant() + patience;
@@ -352,7 +364,7 @@ impl<'a, H: Harness> Scene<'a, H> {
                     let written = advanced.entry.claim(waiting.ticket);
                     let written = written.and_then(|claim| claim.token);
                     self.same("the token in the list", &written, &Some(token))?;
-                    return Ok(Held {
+                    return Ok(HoldingClaim {
                         handle: waiting.handle,
                         ticket: waiting.ticket,
                         token,
@@ -375,12 +387,12 @@ impl<'a, H: Harness> Scene<'a, H> {
         self.same("what leaving did", &left, expected)
     }
 
-    pub(super) fn release(&self, store: &H::Store, held: &Held) -> Result<(), Broken> {
+    pub(super) fn release(&self, store: &H::Store, held: &HoldingClaim) -> Result<(), Broken> {
         self.leave_hold(store, &*held.handle)
     }
 
     /// Gives up waiting.
-    pub(super) fn withdraw(&self, store: &H::Store, waiting: &Waiting) -> Result<(), Broken> {
+    pub(super) fn withdraw(&self, store: &H::Store, waiting: &WaitingClaim) -> Result<(), Broken> {
         self.leave(store, &*waiting.handle, &Left::Withdrawn)
     }
 

@@ -4,7 +4,7 @@
 //!
 //! What it leaves to others: the promises about every lock, and what a promise is (`conformance`).
 
-use super::scene::{Held, Scene, later, tickets};
+use super::scene::{HoldingClaim, Scene, later, tickets};
 use super::{Broken, Harness, SHORT_WAIT};
 use crate::clock::instant;
 use crate::store::{Handle, Verbs, Wake};
@@ -144,7 +144,7 @@ pub(super) fn a_slot_has_a_number_that_no_other_has<H: Harness>(
     let store = scene.store();
     let two = NonZeroU32::MIN.saturating_add(1);
     let slots = |id, slots| with(scene, id, holding_as(Mode::Slots(slots)));
-    let number = |held: &Held| -> Result<Option<u32>, Broken> {
+    let number = |held: &HoldingClaim| -> Result<Option<u32>, Broken> {
         let entry = scene.list(&store)?;
         Ok(entry.claim(held.ticket).and_then(|claim| claim.slot))
     };

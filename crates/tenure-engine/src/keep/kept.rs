@@ -1,6 +1,6 @@
 //! What a keeper knows of the holds that it looks after, and of the place where they are kept.
 
-use super::pending::Pending;
+use super::pending::NewHolds;
 use super::{Ask, Life, News};
 use crate::clock::Clock;
 use crate::os::{Descriptor, Ringer};
@@ -32,7 +32,7 @@ impl Watching {
 }
 
 /// A hold as its thread sees it.
-pub trait Kept: Send + Sync + 'static {
+pub trait KeeperHold: Send + Sync + 'static {
     /// Takes the hold's life, which is the thread's from now on.
     fn life(&self) -> Life;
 
@@ -56,7 +56,7 @@ pub trait Kept: Send + Sync + 'static {
 /// Where holds of one kind are kept.
 pub trait Home: Send + Sync + 'static {
     /// The holds.
-    type Hold: Kept;
+    type Hold: KeeperHold;
 
     /// The clock of their leases.
     fn clock(&self) -> &dyn Clock;
@@ -68,5 +68,5 @@ pub trait Home: Send + Sync + 'static {
     fn moves(&self) -> u64;
 
     /// The new ones.
-    fn pending(&self) -> &Pending<Self::Hold, Ringer>;
+    fn pending(&self) -> &NewHolds<Self::Hold, Ringer>;
 }

@@ -15,7 +15,7 @@ pub trait Ring {
 }
 
 /// New holds.
-pub struct Pending<H, R> {
+pub struct NewHolds<H, R> {
     state: Mutex<State<H, R>>,
 }
 
@@ -27,7 +27,7 @@ struct State<H, R> {
     awake: bool,
 }
 
-impl<H, R> Default for Pending<H, R> {
+impl<H, R> Default for NewHolds<H, R> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
@@ -39,7 +39,7 @@ impl<H, R> Default for Pending<H, R> {
     }
 }
 
-impl<H, R: Ring> Pending<H, R> {
+impl<H, R: Ring> NewHolds<H, R> {
     /// Hands a hold to the renewer, and starts its thread if there is none.
     ///
     /// # Errors

@@ -49,20 +49,20 @@ pub trait Leaving: Send + Sync {
     fn token(&self) -> u64;
 
     /// Tries to give the hold back.
-    fn tries_to_leave(&self, is_first: bool) -> Given;
+    fn tries_to_leave(&self, is_first: bool) -> ReleaseTry;
 
     /// Whether other callers may have the lock by now, whatever becomes of a release.
     fn has_lapsed(&self) -> bool;
 
     /// Has the log tell of a try, wherever its caller's log goes.
-    fn log_release(&self, logs: Logs, given: &Given);
+    fn log_release(&self, logs: Logs, given: &ReleaseTry);
 
     /// Nothing is left to be done for it.
     fn has_gone(&self);
 }
 
 /// What became of one try to give a hold back.
-pub struct Given {
+pub struct ReleaseTry {
     /// Whether it was still ours.
     pub answer: Result<bool, StoreError>,
     /// How long it was held, if it was given back.
@@ -71,7 +71,7 @@ pub struct Given {
     pub is_news: bool,
 }
 
-impl Given {
+impl ReleaseTry {
     /// Whether the store has answered, be it with an error.
     fn is_an_answer(&self) -> bool {
         !matches!(self.answer, Err(StoreError::Unreachable { .. }))

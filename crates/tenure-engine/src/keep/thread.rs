@@ -14,12 +14,12 @@
 //! [`Life`] decides what is due and what an answer means.
 
 use super::files::Files;
-use super::kept::{Home, Kept, Watching};
+use super::kept::{Home, KeeperHold, Watching};
 use super::pending::Ring;
 use super::worker::{Answer, Worker};
 use super::{Ask, Life, News, Step};
 use crate::clock::{instant, nap};
-use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Ringer, Told};
+use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Notice, Ringer};
 use crate::store::StoreError;
 use crate::store::file::poll_readable;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -108,7 +108,7 @@ fn attend<H: Home>(home: &Weak<H>, hears: &Bell) {
 }
 
 /// What the thread knows of a hold.
-struct Held<T> {
+struct HoldEntry<T> {
     hold: Weak<T>,
     life: Life,
     /// When it is looked after next, in milliseconds of the boot clock.
@@ -121,7 +121,7 @@ struct Held<T> {
 
 /// The thread's side.
 struct Renewer<T> {
-    kept: BTreeMap<u64, Held<T>>,
+    kept: BTreeMap<u64, HoldEntry<T>>,
     due: BTreeSet<(u64, u64)>,
     /// Becomes readable once something has happened to a hold, where the store reports that. Kept apart
     /// from the holds, because the thread goes through these descriptors at every wake-up.
@@ -134,7 +134,7 @@ struct Renewer<T> {
     place: Option<(u64, Instant)>,
 }
 
-impl<T: Kept> Renewer<T> {
+impl<T: KeeperHold> Renewer<T> {
     /// Does what is due; returns how long there is nothing to do.
     fn turn(&mut self, home: &impl Home<Hold = T>) -> Duration {
         let (settled, next) = home.pending().settled(instant(), SETTLE);
@@ -256,7 +256,7 @@ impl<T: Kept> Renewer<T> {
         let share = u32::try_from(share).unwrap_or_default();
         self.kept.insert(
             id,
-            Held {
+            HoldEntry {
                 hold: hold.clone(),
                 life: kept.life().among_many(share),
                 due_ms: home.clock().now().boot_ms,
@@ -307,10 +307,11 @@ impl<T: Kept> Renewer<T> {
         }
         let notices = self.notices.iter();
         let notices = notices.map(|(id, notices)| (*id, os::read_all(notices)));
-        let notices: Vec<(u64, Told)> =
-            notices.filter(|(_, told)| *told != Told::Nothing).collect();
+        let notices: Vec<(u64, Notice)> = notices
+            .filter(|(_, told)| *told != Notice::Nothing)
+            .collect();
         for (id, told) in notices {
-            if told == Told::Ended {
+            if told == Notice::Ended {
                 // The hold has gone, or its store. A descriptor that has ended would wake us for ever.
                 self.notices.remove(&id);
                 self.plan_looks(home, id, true);

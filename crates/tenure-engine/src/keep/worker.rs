@@ -5,7 +5,7 @@
 //! The thread ends with its renewer. `thread` decides when to ask, and what follows from the answers.
 
 use super::Ask;
-use super::kept::Kept;
+use super::kept::KeeperHold;
 use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
 use std::sync::Weak;
@@ -35,7 +35,7 @@ pub(super) struct Worker<T> {
     bell: Bell,
 }
 
-impl<T: Kept> Worker<T> {
+impl<T: KeeperHold> Worker<T> {
     /// `None` where the system gives no thread or no pipe; then the renewer asks for itself.
     pub(super) fn start() -> Option<Self> {
         let (bell, rings) = os::bell().ok()?;

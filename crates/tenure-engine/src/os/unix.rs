@@ -21,7 +21,7 @@ pub(crate) use mount::mount_of;
 
 #[cfg(not(target_os = "linux"))]
 use super::Mount;
-use super::{Open, Sharing, Told};
+use super::{Notice, Open, Sharing};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
 };
@@ -1031,16 +1031,16 @@ pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
 }
 
 /// Reads all that a descriptor has to tell, which is not waited for.
-pub fn read_all(descriptor: &Descriptor) -> Told {
+pub fn read_all(descriptor: &Descriptor) -> Notice {
     let mut buffer = [0; 64];
-    let mut told = Told::Nothing;
+    let mut told = Notice::Nothing;
     loop {
         match rustix::io::read(descriptor, &mut buffer) {
-            Ok(0) => return Told::Ended,
-            Ok(_) => told = Told::Changed,
+            Ok(0) => return Notice::Ended,
+            Ok(_) => told = Notice::Changed,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return told,
-            Err(_) => return Told::Ended,
+            Err(_) => return Notice::Ended,
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) mod raw;
 
 pub use raw::console;
 
-use super::{Open, Sharing, Told, WatchFor};
+use super::{Notice, Open, Sharing, WatchFor};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
@@ -890,8 +890,8 @@ struct Rung {
 }
 
 /// Reads all that a descriptor has to tell. No store of this system has anything to tell by one.
-pub fn read_all(_: &Descriptor) -> Told {
-    Told::Nothing
+pub fn read_all(_: &Descriptor) -> Notice {
+    Notice::Nothing
 }
 
 /// The end of a bell that is rung. Dropping it is heard as well.

@@ -73,7 +73,7 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
     if cfg!(windows) {
         return choose_owner(None);
     }
-    let mut found = Found::default();
+    let mut found = JobSearch::default();
     for (pid, stat) in upwards(parent_of_self()) {
         if let Some(decided) = found.add(pid, &stat) {
             return decided;
@@ -124,7 +124,7 @@ pub fn process_of_job() -> Result<Chosen, OwnerError> {
 
 /// What stands above a call, from the call on.
 #[derive(Default)]
-struct Found {
+struct JobSearch {
     /// The shells for one line between the call and what lasts.
     shells: Vec<(Chosen, After)>,
     /// The nearest process that lasts, and what it runs.
@@ -139,7 +139,7 @@ struct Found {
     helper: Option<String>,
 }
 
-impl Found {
+impl JobSearch {
     /// Takes the next process above, and answers once it decides.
     fn add(&mut self, pid: u32, stat: &Stat) -> Option<Result<Chosen, OwnerError>> {
         let program = Program::of(pid);

@@ -102,7 +102,7 @@ fn micros(filetime: u64) -> u64 {
 }
 
 /// A process of the system's list.
-struct Seen {
+struct ListedProcess {
     pid: u32,
     parent: u32,
     started: u64,
@@ -110,7 +110,7 @@ struct Seen {
 }
 
 /// All processes, those included that may not be opened. Empty if the system does not say.
-fn all() -> Vec<Seen> {
+fn all() -> Vec<ListedProcess> {
     let Ok((block, address)) = raw::processes() else {
         return Vec::new();
     };
@@ -134,7 +134,7 @@ fn all() -> Vec<Seen> {
         let (Some(next), Some(created), Some(pid), Some(parent)) = entry else {
             return seen;
         };
-        seen.push(Seen {
+        seen.push(ListedProcess {
             pid: u32::try_from(pid).unwrap_or(0),
             parent: u32::try_from(parent).unwrap_or(0),
             started: micros(created),

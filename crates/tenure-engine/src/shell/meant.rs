@@ -21,7 +21,7 @@ const WRITERS_MAX: usize = 8;
 
 /// A command that a text runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct FoundCommand<'a> {
     /// The command's words, without what stands in front of them. An expansion stands there as `$` and
     /// its name.
     pub words: &'a [&'a str],
@@ -31,7 +31,7 @@ pub struct Seen<'a> {
     under: &'a [&'a str],
 }
 
-impl Seen<'_> {
+impl FoundCommand<'_> {
     /// Whether a `tenure run` around it has this lock, or one that is not told.
     pub fn is_under(&self, lock: &str) -> bool {
         let mut words = self.under.iter();
@@ -49,12 +49,16 @@ pub enum Fit {
 }
 
 /// Calls `found` for each command that a text runs.
-pub fn each_in(text: &str, found: &mut dyn FnMut(&Seen<'_>)) {
+pub fn each_in(text: &str, found: &mut dyn FnMut(&FoundCommand<'_>)) {
     Walk { found }.text(text, &Around::default());
 }
 
 /// Calls `found` for a simple command of these words, and for each that it runs. `fed` has the texts that it reads.
-pub fn each(words: &[&str], fed: &dyn Fn() -> Vec<String>, found: &mut dyn FnMut(&Seen<'_>)) {
+pub fn each(
+    words: &[&str],
+    fed: &dyn Fn() -> Vec<String>,
+    found: &mut dyn FnMut(&FoundCommand<'_>),
+) {
     Walk { found }.command(words, fed, Around::default());
 }
 
@@ -162,7 +166,7 @@ struct Around<'a> {
 }
 
 struct Walk<'f> {
-    found: &'f mut dyn FnMut(&Seen<'_>),
+    found: &'f mut dyn FnMut(&FoundCommand<'_>),
 }
 
 impl Walk<'_> {
@@ -225,7 +229,7 @@ impl Walk<'_> {
         while let Some((at, around)) = open.pop() {
             let words = words.get(at..).unwrap_or_default();
             let Some(first) = words.first() else { continue };
-            (self.found)(&Seen {
+            (self.found)(&FoundCommand {
                 words,
                 by: around.by,
                 under: &around.under,

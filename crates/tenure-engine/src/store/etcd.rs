@@ -221,8 +221,8 @@ impl EtcdStore {
         let claim = keys.claim(&handle.name, &handle.id);
         let watched = vec![
             // A renewal writes the claim too, which is no notice to its holder.
-            watch::Watched::changes(claim, from).known_up_to(Arc::clone(&handle.told)),
-            watch::Watched::end(keys.lease_key(&handle.name, &handle.lease_key), from),
+            watch::WatchTarget::changes(claim, from).known_up_to(Arc::clone(&handle.told)),
+            watch::WatchTarget::end(keys.lease_key(&handle.name, &handle.lease_key), from),
         ];
         let (reads, task) = watch::lasting(&self.shared.connection, watched)?;
         handle.seen().watches.extend(task);
@@ -277,7 +277,11 @@ impl EtcdStore {
     }
 
     /// What a waiter watches: its own claim, and those before it. `None` if it has to look at once.
-    fn watched(&self, handle: &EtcdHandle, waiting: &Waiting<'_>) -> Option<Vec<watch::Watched>> {
+    fn watched(
+        &self,
+        handle: &EtcdHandle,
+        waiting: &Waiting<'_>,
+    ) -> Option<Vec<watch::WatchTarget>> {
         let behind: Vec<(u64, bool)> = match waiting.behind {
             Predecessor::LivenessLock { ticket } => vec![(*ticket, true)],
             Predecessor::Turn { ticket } => vec![(*ticket, false)],
@@ -293,16 +297,16 @@ impl EtcdStore {
         let mut watched = Vec::new();
         {
             let seen = handle.seen();
-            watched.push(watch::Watched::changes(own, seen.own + 1));
+            watched.push(watch::WatchTarget::changes(own, seen.own + 1));
             let from = seen.revision + 1;
             for (ticket, only_end) in behind {
                 let (claim, lease_key) = seen.keys.get(&ticket).cloned()?;
                 watched.push(if only_end {
-                    watch::Watched::end(claim, from)
+                    watch::WatchTarget::end(claim, from)
                 } else {
-                    watch::Watched::changes(claim, from)
+                    watch::WatchTarget::changes(claim, from)
                 });
-                watched.push(watch::Watched::end(lease_key, from));
+                watched.push(watch::WatchTarget::end(lease_key, from));
             }
         }
         Some(watched)
@@ -319,7 +323,7 @@ impl EtcdStore {
         };
         let keys = &self.shared.keys;
         let from = i64::try_from(since).unwrap_or(0) + 1;
-        let range = |prefix: String, only_end| watch::Watched {
+        let range = |prefix: String, only_end| watch::WatchTarget {
             end: Some(end_of(&prefix)),
             key: prefix,
             only_end,
@@ -364,7 +368,7 @@ impl EtcdStore {
     /// Sleeps. Answers how the sleep ended, and whether an event ended it.
     fn sleep_on(
         &self,
-        watched: Vec<watch::Watched>,
+        watched: Vec<watch::WatchTarget>,
         nap: Duration,
         until: Option<Instant>,
     ) -> Result<(Wake, bool), StoreError> {

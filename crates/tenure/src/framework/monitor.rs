@@ -132,11 +132,11 @@ pub(super) struct Monitor {
 /// Wakes the thread for a change of a guard.
 struct Knock {
     door: Ringer,
-    guards: Mutex<Vec<Watched>>,
+    guards: Mutex<Vec<GuardView>>,
 }
 
 /// Reads a guard's state without keeping the guard.
-struct Watched {
+struct GuardView {
     name: LockName,
     state: Box<dyn Fn() -> (GuardState, Option<String>) + Send>,
 }
@@ -176,7 +176,7 @@ impl Monitor {
             .guards
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        watched.extend(guards.iter().map(|guard| Watched {
+        watched.extend(guards.iter().map(|guard| GuardView {
             name: guard.name().clone(),
             state: Box::new(guard.observer()),
         }));

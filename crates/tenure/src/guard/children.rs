@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Where other programs find the locks of a manager.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct PlaceForOthers {
     pub(super) at: At,
     pub(super) is_machines: bool,
     /// The configuration that led there.
@@ -20,7 +20,7 @@ pub(super) struct Told {
     pub(super) saw: Option<Saw>,
 }
 
-impl Told {
+impl PlaceForOthers {
     pub(super) fn at(at: At) -> Self {
         Self {
             at,

@@ -18,7 +18,7 @@ use tenure_core::{Host, LockName};
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 
 /// A wait of this program under holds.
-pub(super) type Circle<'a> = Box<NestedWait<'a, Noted<'a>>>;
+pub(super) type Circle<'a> = Box<NestedWait<'a, OtherFolders<'a>>>;
 
 /// The wait of a caller that names these holds; `None` for one that works under none.
 pub(super) fn of<'a>(shared: &'a Shared, name: &'a LockName, under: &[Hold]) -> Option<Circle<'a>> {
@@ -32,13 +32,13 @@ pub(super) fn of<'a>(shared: &'a Shared, name: &'a LockName, under: &[Hold]) -> 
         host,
         clock: &*shared.clock,
     };
-    NestedWait::of(scene, Noted(host), name, holds).map(Box::new)
+    NestedWait::of(scene, OtherFolders(host), name, holds).map(Box::new)
 }
 
 /// Other folders, which others have written down. No password is sent to servers that a note names.
-pub(super) struct Noted<'a>(&'a Host);
+pub(super) struct OtherFolders<'a>(&'a Host);
 
-impl Elsewhere for Noted<'_> {
+impl Elsewhere for OtherFolders<'_> {
     fn open(&self, folder: &Path) -> Option<Box<dyn Store>> {
         if !folder.is_absolute() {
             return None;

@@ -8,8 +8,8 @@ use super::error::{ReleaseError, VerifyError};
 use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
 use crate::audit::{Ending, Record, Releaser};
-use crate::keep::releases::{Given, Leaving, TRY_MAX};
-use crate::keep::{Ask, Kept, LeaseEnd, Life, Loss, News, RENEWAL_MAX, Watching};
+use crate::keep::releases::{Leaving, ReleaseTry, TRY_MAX};
+use crate::keep::{Ask, KeeperHold, LeaseEnd, Life, Loss, News, RENEWAL_MAX, Watching};
 use crate::offload::{self, Logs};
 use crate::os::Descriptor;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
@@ -744,7 +744,7 @@ impl Hold {
             Waits::ForAnswer => Some(self.give_back_here(None)),
             Waits::No => match self.give_back(Some(DROP_MAX), false) {
                 Some(given) if given.answer.is_ok() => {
-                    Told::of(&given).log(&self.name, self.token, self.line().as_ref());
+                    ReleaseLog::of(&given).log(&self.name, self.token, self.line().as_ref());
                     Some(given.answer)
                 }
                 // A heartbeat may wait for the very process that keeps everybody from the list.
@@ -774,7 +774,7 @@ impl Hold {
         }
     }
 
-    /// Begins to give it back on another thread. The answer, if there is nothing to ask; else it is told later.
+    /// Begins to give it back on another thread. The answer, if there is nothing to ask; else it is reported later.
     fn leave(
         self: &Arc<Self>,
         tell: impl FnOnce(Result<bool, StoreError>) + Send + 'static,
@@ -802,13 +802,13 @@ impl Hold {
         };
         // What fails is its caller's to tell.
         if given.answer.is_ok() {
-            Told::of(&given).log(&self.name, self.token, self.line().as_ref());
+            ReleaseLog::of(&given).log(&self.name, self.token, self.line().as_ref());
         }
         given.answer
     }
 
     /// Gives it back; `None` if it is asked about just now, and this caller does not wait for that.
-    fn give_back(&self, within: Option<Duration>, waits: bool) -> Option<Given> {
+    fn give_back(&self, within: Option<Duration>, waits: bool) -> Option<ReleaseTry> {
         let now = self.shared.clock.now();
         let (store, handle) = (&*self.shared.store, &*self.handle);
         let (held, is_news) = (Cell::new(None), Cell::new(false));
@@ -833,14 +833,14 @@ impl Hold {
         if ended.as_ref().is_ok_and(|ended| ended.just_now) {
             self.forget();
         }
-        Some(Given {
+        Some(ReleaseTry {
             answer: ended.map(|ended| ended.was_ours),
             held_ms: held.get(),
             is_news: is_news.get(),
         })
     }
 
-    /// Gives it back although there are guards, which are told that it is lost. The answer, or `None` if it is told later.
+    /// Gives it back although there are guards, which are notified of the loss. `None` if the answer is reported later.
     pub(super) fn end_for_all(
         self: &Arc<Self>,
         tell: impl FnOnce(Result<(), ReleaseError>) + Send + 'static,
@@ -864,7 +864,7 @@ impl Hold {
     }
 }
 
-impl Kept for Hold {
+impl KeeperHold for Hold {
     /// The manager does not know how long the holder's work needs to end: a third of the lease is left for that.
     fn life(&self) -> Life {
         let terms = LeaseTerms {
@@ -930,10 +930,10 @@ impl Leaving for Hold {
         self.token
     }
 
-    fn tries_to_leave(&self, is_first: bool) -> Given {
+    fn tries_to_leave(&self, is_first: bool) -> ReleaseTry {
         let within = self.is_on_servers().then_some(TRY_MAX);
         let Some(mut given) = self.give_back(within, true) else {
-            return Given {
+            return ReleaseTry {
                 answer: Err(self.unanswered()),
                 held_ms: None,
                 is_news: false,
@@ -957,8 +957,8 @@ impl Leaving for Hold {
         self.handle.forsake();
     }
 
-    fn log_release(&self, logs: Logs, given: &Given) {
-        let (name, token, told) = (self.name.clone(), self.token, Told::of(given));
+    fn log_release(&self, logs: Logs, given: &ReleaseTry) {
+        let (name, token, told) = (self.name.clone(), self.token, ReleaseLog::of(given));
         let line = self.line();
         (self.shared.logs).tell(move || logs.within(|| told.log(&name, token, line.as_ref())));
     }
@@ -974,15 +974,15 @@ impl Drop for Hold {
 }
 
 /// What the log tells of one try to give a hold back.
-enum Told {
+enum ReleaseLog {
     Released(u64),
     Lost,
     Failed(String),
     Nothing,
 }
 
-impl Told {
-    fn of(given: &Given) -> Self {
+impl ReleaseLog {
+    fn of(given: &ReleaseTry) -> Self {
         match (&given.answer, given.held_ms) {
             (Ok(true), Some(held_ms)) => Self::Released(held_ms),
             (Ok(false), _) if given.is_news => Self::Lost,

@@ -16,8 +16,8 @@ use std::time::Instant;
 use tenure_core::{CancelKind, LockName, Mode, StopRequest};
 use tenure_engine::cleaning::{self, Step};
 use tenure_engine::engine;
-use tenure_engine::readings::{Read, Readings, names};
-use tenure_engine::vacancy::{Found, Look, Onlooker, until_room};
+use tenure_engine::readings::{LockReading, Readings, names};
+use tenure_engine::vacancy::{Look, Onlooker, WaitResult, until_room};
 
 impl LockManager {
     /// How a lock stands: who holds it, who waits. Takes nothing and writes nothing. The answer may be old as soon as it
@@ -68,7 +68,7 @@ impl LockManager {
         let names = names(store, Which::Locks)?;
         let readings = Readings::of(store, clock, names);
         let policy = &self.shared.policy;
-        let status = readings.map(|Read { name, reading, now }| {
+        let status = readings.map(|LockReading { name, reading, now }| {
             if let Ok(reading) = reading {
                 return LockStatus::of(name, &reading, policy, &now);
             }
@@ -108,16 +108,16 @@ impl LockManager {
             until_room(store, clock, &name, mode, limit, &mut waiting)
         });
         let vacancy = vacancy.map_err(|ended| match ended {
-            Ended::Answer(error) => *error,
-            Ended::Store(source) => AcquireError::Store {
+            EarlyEnd::Answer(error) => *error,
+            EarlyEnd::Store(source) => AcquireError::Store {
                 name: name.clone(),
                 source,
             },
         })?;
         let error = match vacancy.found {
-            Found::Room => return Ok(()),
-            Found::Interrupted => engine::AcquireError::Interrupted,
-            Found::Refused {
+            WaitResult::Room => return Ok(()),
+            WaitResult::Interrupted => engine::AcquireError::Interrupted,
+            WaitResult::Refused {
                 refusal,
                 entry,
                 retry_after_ms,
@@ -273,27 +273,27 @@ struct Waiting<'a> {
 }
 
 /// What ends such a wait early.
-enum Ended {
+enum EarlyEnd {
     Answer(Box<AcquireError>),
     Store(StoreError),
 }
 
-impl From<StoreError> for Ended {
+impl From<StoreError> for EarlyEnd {
     fn from(source: StoreError) -> Self {
         Self::Store(source)
     }
 }
 
 impl Waiting<'_> {
-    fn ends(&self, error: impl FnOnce(LockName) -> AcquireError) -> Ended {
-        Ended::Answer(Box::new(error(self.name.clone())))
+    fn ends(&self, error: impl FnOnce(LockName) -> AcquireError) -> EarlyEnd {
+        EarlyEnd::Answer(Box::new(error(self.name.clone())))
     }
 }
 
 impl Onlooker for Waiting<'_> {
-    type Error = Ended;
+    type Error = EarlyEnd;
 
-    fn sees(&mut self, look: &Look<'_>) -> Result<(), Ended> {
+    fn sees(&mut self, look: &Look<'_>) -> Result<(), EarlyEnd> {
         let (shared, options) = (&self.locks.shared, self.options);
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(self.ends(|name| AcquireError::Cancelled { name }));
@@ -313,12 +313,12 @@ impl Onlooker for Waiting<'_> {
         }
     }
 
-    fn sleeps(&mut self, _: &Look<'_>) -> Result<Option<Instant>, Ended> {
+    fn sleeps(&mut self, _: &Look<'_>) -> Result<Option<Instant>, EarlyEnd> {
         let looks = self.options.cancel.is_some() && !self.locks.shared.hears_cancel;
         Ok(looks.then(|| instant() + CANCEL_LOOK))
     }
 
-    fn hindered(&mut self, _: &StoreError) -> Result<(), Ended> {
+    fn hindered(&mut self, _: &StoreError) -> Result<(), EarlyEnd> {
         if self
             .options
             .cancel

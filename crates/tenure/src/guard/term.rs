@@ -66,7 +66,7 @@ pub(super) struct Term {
 
 /// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct HoldEnd {
     /// Whether it was still ours.
     pub(super) was_ours: bool,
     /// Whether this call ended it, and not an earlier one.
@@ -225,7 +225,7 @@ impl Term {
         waits: bool,
         leave: impl FnOnce() -> Result<bool, E>,
         tell: impl FnOnce(Vec<Waker>),
-    ) -> Option<Result<Ended, E>> {
+    ) -> Option<Result<HoldEnd, E>> {
         let left = {
             let mut ended = match self.ended.try_lock() {
                 Ok(ended) => ended,
@@ -234,7 +234,7 @@ impl Term {
             };
             if let Some(was_ours) = *ended {
                 let just_now = false;
-                return Some(Ok(Ended { was_ours, just_now }));
+                return Some(Ok(HoldEnd { was_ours, just_now }));
             }
             let left = leave();
             *ended = left.as_ref().ok().copied();
@@ -247,7 +247,7 @@ impl Term {
             });
             self.found_for(GuardState::Lost, tell);
         }
-        Some(left.map(|was_ours| Ended {
+        Some(left.map(|was_ours| HoldEnd {
             was_ours,
             just_now: true,
         }))

@@ -8,13 +8,13 @@
 //!
 //! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs, and
 //! which waits in the store without one. One more thread of the manager sees to what is due: errands
-//! whose time is up, and grants that no task has taken. The answers to the former, and notices to callers that they wait, have
+//! that timed out, and grants that no task has taken. The answers to the former, and notices to callers that they wait, have
 //! a line of their own, so that one thread gives them; over servers, which may be silent, the answers have none.
 //!
 //! # Grants that nobody takes
 //! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
 //! grant is given back, and the caller stands in line anew when it is polled next. Its task never saw the grant, so no work
-//! was done under it: task and that thread take it under one mutex, and one of them gets it (`offload::Kept`).
+//! was done under it: task and that thread take it under one mutex, and one of them gets it (`offload::UnclaimedValue`).
 //!
 //! What happens in the store is the [`engine`]'s business, and how lines, threads and deadlines work that of the engine's [`line`].
 
@@ -182,7 +182,7 @@ impl LockManager {
         answer
     }
 
-    /// Waits on this thread for a turn. `None` if the wait was cancelled, or its time is up.
+    /// Waits on this thread for a turn. `None` if the wait was cancelled, or timed out.
     fn stand(
         &self,
         standing: Standing<Key, Errand>,
@@ -405,7 +405,7 @@ impl Shared {
 enum What {
     /// The lock.
     Lock,
-    /// The answer to a wait for the lock whose time is up.
+    /// The answer to a wait for the lock that timed out.
     TimedOut,
     /// To tell the caller of that place that it waits.
     Tell { line: Key, number: u64 },
@@ -441,10 +441,10 @@ pub(super) struct Errand {
 
 /// How a wait is told of beside the wait itself: while it stands in line, another thread calls `on_wait`.
 #[derive(Clone, Default)]
-struct Telling(Option<Arc<Mutex<Told>>>);
+struct Telling(Option<Arc<Mutex<NoticeState>>>);
 
 #[derive(Default)]
-struct Told {
+struct NoticeState {
     /// The wait is over, and nothing is told any more.
     is_over: bool,
     /// A panic of `on_wait` that is still to go on in its caller.
@@ -471,7 +471,7 @@ impl Telling {
     }
 
     fn has_panicked(&self) -> bool {
-        let panics = |told: &Arc<Mutex<Told>>| locked(told).panic.is_some();
+        let panics = |told: &Arc<Mutex<NoticeState>>| locked(told).panic.is_some();
         self.0.as_ref().is_some_and(panics)
     }
 
@@ -588,7 +588,7 @@ impl Errand {
         }
     }
 
-    /// Ends the call whose time is up while it waits for its turn.
+    /// Ends the call that timed out while it waits for its turn.
     fn expire(mut self) {
         if let What::Lock = self.wish.what {
             let lines = Arc::clone(&self.locks.shared.lines);
@@ -607,7 +607,7 @@ impl Errand {
 
 /// A grant that its task has not taken yet.
 pub(super) struct Untaken {
-    kept: offload::Kept<Answer>,
+    kept: offload::UnclaimedValue<Answer>,
     wish: Wish,
 }
 
@@ -676,7 +676,7 @@ impl Shared {
     /// Sees to it that a grant is given back which its task does not take.
     fn give_back_untaken(
         self: &Arc<Self>,
-        kept: offload::Kept<Answer>,
+        kept: offload::UnclaimedValue<Answer>,
         mut wish: Wish,
     ) -> Option<Deadline> {
         // The whole time counts, from the call on.
@@ -701,13 +701,13 @@ impl line::Errand<Key> for Errand {
 }
 
 /// What an async caller asks for. It is let go of before the wait: ten thousand may wait.
-pub(super) struct Asked {
+pub(super) struct AsyncCall {
     pub(super) locks: LockManager,
     pub(super) name: String,
     pub(super) options: Options,
 }
 
-impl Asked {
+impl AsyncCall {
     /// Acquires the lock without a thread of the caller's.
     pub(super) async fn take(self: Box<Self>) -> Result<Guard, AcquireError> {
         self.begin()?.await
@@ -732,7 +732,7 @@ impl Asked {
 
 /// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.
 struct Sent {
-    pending: offload::Pending<Answer>,
+    pending: offload::PromisedValue<Answer>,
     locks: LockManager,
     key: Key,
     /// The number of the place; `None` if the errand was begun at once.

@@ -143,7 +143,7 @@ impl Display for WhatHelps<'_> {
 }
 
 /// A refusal, with what is needed to explain it.
-pub(super) struct Refused<'a> {
+pub(super) struct ResumeRefusal<'a> {
     pub(super) name: &'a LockName,
     pub(super) blocker: &'a Claim,
     /// A sign of its life is seen from here.
@@ -156,7 +156,7 @@ pub(super) struct Refused<'a> {
     pub(super) storage: &'a Path,
 }
 
-impl Refused<'_> {
+impl ResumeRefusal<'_> {
     pub(super) fn into_error(self) -> ResumeLockError {
         let ResumeLockData {
             job_id,

@@ -6,7 +6,7 @@ mod pending;
 mod term;
 
 use super::{explore, finds};
-use pending::{Pending, Ring};
+use pending::{NewHolds, Ring};
 use shuttle::future::block_on;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
@@ -312,7 +312,7 @@ impl Ring for Wakes {
 /// A manager, as far as its pending holds go.
 #[derive(Default)]
 struct Manager {
-    pending: Pending<Hold, Wakes>,
+    pending: NewHolds<Hold, Wakes>,
     started: AtomicUsize,
     /// How many holds the renewer has taken, and how many it will take.
     kept: Mutex<usize>,

@@ -66,7 +66,7 @@ fn polled_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 
 /// A wait that its future ends when it is dropped, and `given` when it is cancelled, as `guard/turns` makes one.
 struct Sent<T> {
-    pending: offload::Pending<T>,
+    pending: offload::PromisedValue<T>,
     own: Cancel,
     _bell: Option<cancel::Bell>,
 }

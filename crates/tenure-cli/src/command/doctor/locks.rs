@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure_engine::advice;
 use tenure_engine::clock;
 use tenure_engine::profile::{ends_without_release, is_dated_ahead};
-use tenure_engine::readings::{self, Read, Readings};
+use tenure_engine::readings::{self, LockReading, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Content, Reading, StoreError};
 use tenure_engine::tenure_core::{
@@ -165,7 +165,7 @@ fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen
         all: names.len(),
         ..Seen::default()
     };
-    for Read { name, reading, now } in Readings::of(&*session.store, &session.clock, names) {
+    for LockReading { name, reading, now } in Readings::of(&*session.store, &session.clock, names) {
         let reading = match reading {
             Ok(reading) => reading,
             // Where each user has locks of their own, those of others are refused, and that is meant.

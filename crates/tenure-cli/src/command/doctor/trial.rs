@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure_engine::clock::instant;
 use tenure_engine::store::Wake;
 use tenure_engine::store::file::poll_readable;
-use tenure_engine::store::file::trial::{self, Other, Shown, Trial};
+use tenure_engine::store::file::trial::{self, Other, Trial, TrialResult};
 
 /// How long the other process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -79,12 +79,12 @@ pub(super) fn tried(mut trial: Trial) -> (Status, String) {
         ),
     };
     match shown {
-        Shown::Holds => (
+        TrialResult::Holds => (
             Status::Ok,
             format!("{how}: they hold, and end with their process"),
         ),
-        Shown::Fails(what) => (Status::Wrong, format!("{how}: {what}")),
-        Shown::Nothing => (Status::Note, format!("{how}: not known whether they hold")),
+        TrialResult::Fails(what) => (Status::Wrong, format!("{how}: {what}")),
+        TrialResult::Nothing => (Status::Note, format!("{how}: not known whether they hold")),
     }
 }
 

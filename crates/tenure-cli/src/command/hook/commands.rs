@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 use tenure_engine::config::{CommandRule, How, OnError, Words};
-use tenure_engine::shell::{Fit, Line, Seen, Simple, Word, each, each_in, fits, written};
+use tenure_engine::shell::{Fit, FoundCommand, Line, Simple, Word, each, each_in, fits, written};
 
 /// Words that the shell itself carries out, so no program can be put in front of them.
 const BUILTINS: [&str; 44] = [
@@ -181,7 +181,7 @@ struct Met<'a> {
 }
 
 /// The rule that counts for a command, unless it runs under that rule's lock already.
-fn best<'a>(rules: &'a [CommandRule], seen: &Seen<'_>) -> Option<Met<'a>> {
+fn best<'a>(rules: &'a [CommandRule], seen: &FoundCommand<'_>) -> Option<Met<'a>> {
     let met = pairs(rules).filter_map(|(rule, words)| {
         let fit = fits(seen.words, words.words())?;
         Some((rule, words, fit))

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Now, Ownership, Renewal};
 use tenure_engine::clock::Clock;
-use tenure_engine::keep::{self, Ask, Home, Kept, Life, News, Pending, Watching};
+use tenure_engine::keep::{self, Ask, Home, KeeperHold, Life, NewHolds, News, Watching};
 use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::profile::known_as;
 use tenure_engine::readings;
@@ -99,7 +99,7 @@ struct Holds {
     /// By their handles.
     kept: Mutex<BTreeMap<String, Arc<Renewed>>>,
     watching: Watching,
-    pending: Pending<Renewed, Ringer>,
+    pending: NewHolds<Renewed, Ringer>,
 }
 
 impl Holds {
@@ -115,7 +115,7 @@ impl Holds {
             } else {
                 Watching::Looks(LOOK)
             },
-            pending: Pending::default(),
+            pending: NewHolds::default(),
         }
     }
 
@@ -165,7 +165,7 @@ impl Home for Holds {
         self.session.store.moves()
     }
 
-    fn pending(&self) -> &Pending<Renewed, Ringer> {
+    fn pending(&self) -> &NewHolds<Renewed, Ringer> {
         &self.pending
     }
 }
@@ -186,7 +186,7 @@ impl Renewed {
     }
 }
 
-impl Kept for Renewed {
+impl KeeperHold for Renewed {
     fn life(&self) -> Life {
         self.life.clone()
     }

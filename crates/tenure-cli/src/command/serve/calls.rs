@@ -23,7 +23,7 @@ use tenure_engine::cancel::{Cancel, listened};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::envelope::LockView;
-use tenure_engine::keep::releases::{Given, Leaving};
+use tenure_engine::keep::releases::{Leaving, ReleaseTry};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
 use tenure_engine::offload::Logs;
 use tenure_engine::profile::known_as;
@@ -211,7 +211,7 @@ impl Leaving for Leaves {
         self.token
     }
 
-    fn tries_to_leave(&self, is_first: bool) -> Given {
+    fn tries_to_leave(&self, is_first: bool) -> ReleaseTry {
         let (mut left, mut failed) = (locked(&self.left), None);
         let mut parts = std::mem::take(&mut *left);
         while let Some(part) = parts.pop() {
@@ -226,7 +226,7 @@ impl Leaving for Leaves {
         }
         left.reverse();
         let were_ours = self.were_ours.load(Ordering::Relaxed);
-        Given {
+        ReleaseTry {
             answer: failed.map_or(Ok(were_ours), Err),
             held_ms: None,
             is_news: false,
@@ -239,7 +239,7 @@ impl Leaving for Leaves {
     }
 
     /// The audit has it.
-    fn log_release(&self, _: Logs, _: &Given) {}
+    fn log_release(&self, _: Logs, _: &ReleaseTry) {}
 
     fn has_gone(&self) {}
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tenure_core::{Now, Renewal};
 use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::keep::{Ask, Home, Kept, LeaseEnd, Life, News, Pending, Watching};
+use tenure_engine::keep::{Ask, Home, KeeperHold, LeaseEnd, Life, NewHolds, News, Watching};
 use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::store::StoreError;
 
@@ -22,7 +22,7 @@ pub(super) struct PlaceOfHolds {
     sessions: Mutex<Vec<&'static Session>>,
     clock: SystemClock,
     watching: Watching,
-    pending: Pending<KeptPart, Ringer>,
+    pending: NewHolds<KeptPart, Ringer>,
 }
 
 impl PlaceOfHolds {
@@ -42,7 +42,7 @@ impl PlaceOfHolds {
             sessions: Mutex::default(),
             clock: SystemClock::new(None),
             watching,
-            pending: Pending::default(),
+            pending: NewHolds::default(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Home for PlaceOfHolds {
         sessions.iter().map(|session| session.store.moves()).sum()
     }
 
-    fn pending(&self) -> &Pending<KeptPart, Ringer> {
+    fn pending(&self) -> &NewHolds<KeptPart, Ringer> {
         &self.pending
     }
 }
@@ -118,7 +118,7 @@ impl KeptPart {
     }
 }
 
-impl Kept for KeptPart {
+impl KeeperHold for KeptPart {
     fn life(&self) -> Life {
         self.life.clone()
     }

@@ -88,13 +88,13 @@ pub(super) struct Endpoints {
 }
 
 /// A server of the list: whose answers its client shows to the cluster.
-struct Shown {
+struct ListedServer {
     cluster: Arc<Cluster>,
     server: usize,
     probe: String,
 }
 
-impl Heads for Shown {
+impl Heads for ListedServer {
     fn known(&self) -> Known {
         self.cluster.known()
     }
@@ -250,7 +250,7 @@ impl Endpoints {
     /// A client for a server of the list.
     async fn connect(&self, server: usize) -> Result<Client, Fault> {
         let url = self.urls.get(server).map_or("", String::as_str);
-        let shown = Shown {
+        let shown = ListedServer {
             cluster: Arc::clone(&self.cluster),
             server,
             probe: self.probe.clone(),

@@ -41,7 +41,7 @@ pub(super) struct EtcdHandle {
     pub(super) woken: Arc<AtomicBool>,
     /// The epoch of the servers in which its claim was made, or has taken its turn (`cluster`).
     epoch: AtomicU64,
-    state: Mutex<Seen>,
+    state: Mutex<LastLook>,
     /// The drop must not end its lease key: that has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
@@ -54,7 +54,7 @@ pub(super) struct EtcdHandle {
 
 /// What a handle has seen last.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct LastLook {
     /// The revision at which the list was read.
     pub(super) revision: i64,
     /// The revision up to which the own claim was looked at.
@@ -129,7 +129,7 @@ impl EtcdHandle {
         handle
     }
 
-    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+    pub(super) fn seen(&self) -> MutexGuard<'_, LastLook> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

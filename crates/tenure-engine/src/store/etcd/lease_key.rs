@@ -4,7 +4,7 @@ use super::connection::Fault;
 use super::handle::EtcdHandle;
 use super::list::{Attachment, List};
 use super::session::{self, Session};
-use super::transact::{Transaction, Tried};
+use super::transact::{ChangeRun, Transaction};
 use super::{EtcdStore, RENEWAL_MIN};
 use crate::clock::{Clock, instant};
 use crate::store::StoreError;
@@ -227,7 +227,7 @@ impl Transaction<'_> {
 
     /// A claim of this process that is made or granted counts from the last sign of life of this process
     /// that etcd has had.
-    pub(super) fn count_from_the_last_sign(&self, before: &List, tried: &mut Tried) {
+    pub(super) fn count_from_the_last_sign(&self, before: &List, tried: &mut ChangeRun) {
         let made = tried.makes().map(|made| made.ticket);
         let granted = match (self.ask.about, self.handle) {
             (About::Turn(_), Some(handle)) => {

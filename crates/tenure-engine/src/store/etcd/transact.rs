@@ -56,7 +56,7 @@ pub(super) struct Transaction<'a> {
     /// The floor that its last grant counts with.
     pub(super) floor: Option<Floor>,
     /// The runs that may have been carried out, or may yet be.
-    unsure: Vec<(Footprint, Tried)>,
+    unsure: Vec<(Footprint, ChangeRun)>,
     /// The claims that an earlier part has removed, or may have removed.
     swept: Vec<Swept>,
 }
@@ -86,14 +86,14 @@ impl Swept {
 }
 
 /// A run of the change, not committed yet.
-pub(super) struct Tried {
+pub(super) struct ChangeRun {
     pub(super) run: usize,
     pub(super) step: Step,
     pub(super) entry: Entry,
     pub(super) events: Vec<Event>,
 }
 
-impl Tried {
+impl ChangeRun {
     pub(super) fn write(&self) -> Option<Write> {
         match self.step {
             Step::Write(write) => Some(write),
@@ -117,7 +117,7 @@ struct Footprint {
 
 impl Footprint {
     /// `None` if the run would leave nothing by which to recognise it.
-    fn of(before: &List, tried: &Tried, here: &Host) -> Option<Self> {
+    fn of(before: &List, tried: &ChangeRun, here: &Host) -> Option<Self> {
         let write = tried.write()?;
         let discards = write.discards && !before.unreadable.is_empty();
         let gone = Swept::by(before, &tried.entry, here);
@@ -308,7 +308,7 @@ impl<'a> Transaction<'a> {
 
     /// Runs the change on a list. `attached` is the ticket of a claim whose lease key the same
     /// transaction attaches.
-    pub(super) fn run(&mut self, list: &List, attached: Option<u64>) -> Tried {
+    pub(super) fn run(&mut self, list: &List, attached: Option<u64>) -> ChangeRun {
         let (here, swept) = (&self.store.shared.here, &self.swept);
         let removed = |claim: &Claim| swept.iter().find(|seen| seen.claim.ticket == claim.ticket);
         let evidence = |claim: &Claim, _: Depth| match removed(claim) {
@@ -341,7 +341,7 @@ impl<'a> Transaction<'a> {
         } = draft;
         entry.claims.retain(|claim| removed(claim).is_none());
         self.runs += 1;
-        Tried {
+        ChangeRun {
             run: self.runs - 1,
             step,
             entry,
@@ -458,7 +458,7 @@ impl<'a> Transaction<'a> {
     fn write(
         &mut self,
         list: &List,
-        tried: Tried,
+        tried: ChangeRun,
         write: Write,
         attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
@@ -500,7 +500,7 @@ impl<'a> Transaction<'a> {
         &mut self,
         answer: Answer,
         list: &List,
-        tried: Tried,
+        tried: ChangeRun,
         attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
         self.heard_of_floor(&answer);
@@ -596,7 +596,7 @@ impl<'a> Transaction<'a> {
     pub(super) fn lost(
         &mut self,
         list: &List,
-        tried: Tried,
+        tried: ChangeRun,
         why: String,
     ) -> Result<Did, StoreError> {
         let (Some(made), Some(attempt)) = (tried.makes(), self.attempt.clone()) else {
@@ -683,9 +683,14 @@ impl<'a> Transaction<'a> {
 
     /// The result of a commit at `revision`, with the numbers that etcd assigned; or of what was found,
     /// if there was nothing to write.
-    pub(super) fn done(&mut self, before: &List, tried: Tried, revision: Option<i64>) -> Committed {
+    pub(super) fn done(
+        &mut self,
+        before: &List,
+        tried: ChangeRun,
+        revision: Option<i64>,
+    ) -> Committed {
         let made = tried.makes();
-        let Tried {
+        let ChangeRun {
             run,
             mut entry,
             mut events,

@@ -26,7 +26,7 @@ const REFUSED: Duration = Duration::from_secs(1);
 
 /// A key or a range of keys, and which of their changes are notices.
 #[derive(Debug, Clone)]
-pub(super) struct Watched {
+pub(super) struct WatchTarget {
     pub(super) key: String,
     /// The end of a range.
     pub(super) end: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct Watched {
     pub(super) known: Option<Arc<AtomicI64>>,
 }
 
-impl Watched {
+impl WatchTarget {
     /// Every change of a key.
     pub(super) fn changes(key: String, from: i64) -> Self {
         Self {
@@ -118,7 +118,7 @@ pub(super) struct Task(Option<AbortHandle>);
 impl Task {
     pub(super) fn new(
         connection: &Connection,
-        keys: Vec<Watched>,
+        keys: Vec<WatchTarget>,
         rings: impl FnOnce() + Send + 'static,
     ) -> Self {
         let endpoints = Arc::clone(connection.endpoints());
@@ -139,7 +139,7 @@ impl Drop for Task {
 
 impl Notices {
     /// Watches the keys.
-    pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
+    pub(super) fn of(connection: &Connection, keys: Vec<WatchTarget>) -> Result<Self, StoreError> {
         let (reads, writes) = pipe(connection)?;
         Ok(Self {
             reads,
@@ -156,7 +156,7 @@ impl Notices {
 /// task that writes to it.
 pub(super) fn lasting(
     connection: &Connection,
-    mut keys: Vec<Watched>,
+    mut keys: Vec<WatchTarget>,
 ) -> Result<(OwnedFd, Option<AbortHandle>), StoreError> {
     let (reads, writes) = pipe(connection)?;
     // Kept open on this side too, so that no write causes SIGPIPE after the other copy is closed.
@@ -200,7 +200,7 @@ fn ring(writes: &OwnedFd) {
 async fn first(
     endpoints: &Arc<Endpoints>,
     epochs: &mut tokio::sync::watch::Receiver<u64>,
-    keys: &[Watched],
+    keys: &[WatchTarget],
     holds: bool,
 ) -> i64 {
     let mut notice = std::pin::pin!(notice(endpoints, keys, holds));
@@ -221,12 +221,12 @@ async fn first(
 /// A watch that begins in the past gets its first notice from a loop of etcd that runs every 100 ms. So the keys are
 /// watched from now on, and once they are, one look says whether anything has happened to them since the caller's own.
 /// Nothing is missed: the look is later than the begin of each watch.
-async fn notice(endpoints: &Arc<Endpoints>, keys: &[Watched], holds: bool) -> i64 {
+async fn notice(endpoints: &Arc<Endpoints>, keys: &[WatchTarget], holds: bool) -> i64 {
     let mut pause = Pause::default();
     let mut has_broken = false;
     loop {
         let opened = endpoints
-            .once(|client| async move { client.watch(keys.iter().map(Watched::watch)).await });
+            .once(|client| async move { client.watch(keys.iter().map(WatchTarget::watch)).await });
         if let Ok(mut stream) = opened.await {
             let mut created = 0;
             while let Ok(Some(answer)) = stream.message().await {
@@ -283,7 +283,7 @@ const LOOKED_AT_ONCE: usize = 32;
 /// that is known.
 async fn meanwhile(
     endpoints: &Arc<Endpoints>,
-    keys: &[Watched],
+    keys: &[WatchTarget],
     revision: i64,
 ) -> Result<Option<i64>, Fault> {
     let keys: Vec<_> = keys.iter().filter(|key| key.from <= revision).collect();
@@ -347,9 +347,9 @@ mod tests {
                 false,
             ),
         ] {
-            let changes = Watched::changes("a".to_owned(), 10);
+            let changes = WatchTarget::changes("a".to_owned(), 10);
             let own = changes.clone().known_up_to(Arc::clone(&known));
-            let end = Watched::end("a".to_owned(), 10);
+            let end = WatchTarget::end("a".to_owned(), 10);
             assert_eq!(changes.has_changed(&now, &before), changed, "{what}");
             assert_eq!(end.has_changed(&now, &before), ended, "{what}");
             let is_foreign = ended || now.len() > 1;
@@ -360,7 +360,7 @@ mod tests {
             );
         }
         assert!(
-            !Watched::end("a".to_owned(), 10).has_changed(&[], &[]),
+            !WatchTarget::end("a".to_owned(), 10).has_changed(&[], &[]),
             "it was gone before"
         );
     }

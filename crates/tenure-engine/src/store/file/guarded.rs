@@ -13,7 +13,7 @@
 //! list sees it too. Without that, two changes of other callers would write over both pages, and a cut would tear them.
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
-use super::handle::{FileHandle, Granted};
+use super::handle::{FileHandle, PublishedClaim};
 use super::joined::{Broken, join};
 use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
@@ -105,7 +105,7 @@ pub(super) struct Guarded<'a> {
     /// The record that a grant has published.
     pub(super) granted: Cell<Option<Vec<u8>>>,
     /// What the claim that changes was granted with, for a change to it alone.
-    pub(super) knows: Option<&'a Granted>,
+    pub(super) knows: Option<&'a PublishedClaim>,
     /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
 }

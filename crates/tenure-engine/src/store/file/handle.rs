@@ -53,7 +53,7 @@ pub(super) struct FileHandle {
     /// change asks once more whether the folder was renamed.
     pub(super) lasts: AtomicBool,
     /// The claim as it was granted, if a record of it is published.
-    pub(super) granted: OnceLock<Box<Granted>>,
+    pub(super) granted: OnceLock<Box<PublishedClaim>>,
     /// Locked during a change. The guard byte belongs to the open file. So it excludes every other
     /// caller, but not a second thread with this same handle.
     pub(super) changing: Mutex<()>,
@@ -61,13 +61,13 @@ pub(super) struct FileHandle {
 
 /// A claim of which a record is published.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct PublishedClaim {
     pub(super) claim: Claim,
     /// The record as it was published with the grant, if this call published it.
     pub(super) record: Option<Vec<u8>>,
 }
 
-impl Granted {
+impl PublishedClaim {
     /// Whether the record that stands is the one that was published with the grant, byte for byte, and the
     /// list has this claim as its only holder. Then record and list say the same, and neither has to be read
     /// for what the other says.
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_was_granted_is_known_while_its_record_and_its_claim_stand_unchanged() {
-        let granted = Granted {
+        let granted = PublishedClaim {
             claim: listed(2, Some(9)),
             record: Some(b"ours".to_vec()),
         };

@@ -237,7 +237,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     }
     let head_end = One::new(b'\n').find(body)?;
     let start = head_end + 1;
-    let Chosen {
+    let LineChoice {
         read,
         count,
         known,
@@ -272,7 +272,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
 }
 
 /// The lines of the wanted claims, and what has to be known of the others.
-struct Chosen {
+struct LineChoice {
     read: Vec<Line>,
     count: usize,
     known: u64,
@@ -280,7 +280,7 @@ struct Chosen {
 }
 
 /// Goes once over the lines of all claims, and keeps only the wanted ones.
-fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
+fn choose(text: &Text, mut start: usize, want: Want) -> Option<LineChoice> {
     let (body, mut gaps) = (text.bytes.as_slice(), text.gaps.as_slice());
     let own = match want {
         Want::Own(ticket) | Want::UpTo(ticket) => ticket.to_string(),
@@ -376,7 +376,7 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
             range,
         });
     }
-    (has_own || want == Want::Ends).then_some(Chosen {
+    (has_own || want == Want::Ends).then_some(LineChoice {
         read,
         count,
         known,

@@ -37,12 +37,12 @@ const MARK: &str = "{\"segments\":[";
 #[derive(Serialize, Deserialize)]
 struct Index<'a> {
     #[serde(borrow)]
-    segments: Vec<Named<'a>>,
+    segments: Vec<SegmentFields<'a>>,
     at: usize,
 }
 
 /// Slot, length, checksum, number of claims, first ticket, and [`Kind`] as a number.
-type Named<'a> = (usize, usize, Cow<'a, str>, usize, u64, u8);
+type SegmentFields<'a> = (usize, usize, Cow<'a, str>, usize, u64, u8);
 
 /// A list up to this length stands in its page as a whole. To write it costs some microseconds.
 pub(super) const WHOLE_MAX: usize = 1 << 14;
@@ -94,7 +94,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// A segment that a page may name. Whether it ends within the file, and beside the others, is what `Room` finds.
-    fn named((slot, length, sum, claims, first, kind): Named<'_>) -> Option<Self> {
+    fn named((slot, length, sum, claims, first, kind): SegmentFields<'_>) -> Option<Self> {
         let kind = match kind {
             0 => Kind::Plain,
             1 => Kind::Waiters,
@@ -113,7 +113,7 @@ impl Segment {
         })
     }
 
-    fn name(&self) -> Named<'static> {
+    fn name(&self) -> SegmentFields<'static> {
         let sum = format!("{:016x}", self.sum).into();
         let kind = self.kind as u8;
         (self.slot, self.length, sum, self.claims, self.first, kind)

@@ -214,7 +214,7 @@ impl Sleeper for ThreadSleeper {
         lock: ByteLock,
         ring: &Ring,
     ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let told = Told::new(Some(Arc::clone(ring)));
+        let told = WaitNotice::new(Some(Arc::clone(ring)));
         if lock.try_take(file)? {
             lock.give_back(file)?;
             ring();
@@ -262,7 +262,7 @@ impl Sleeper for ThreadSleeper {
 /// What a wait without a thread wants to be told of. The wait has it, and closes what it opened: that may take the kernel
 /// long, and must keep no other wait.
 #[cfg(target_os = "linux")]
-struct Awaited {
+struct DescriptorWait {
     fds: Vec<Descriptor>,
     ring: Ring,
     number: u64,
@@ -270,7 +270,7 @@ struct Awaited {
 }
 
 #[cfg(target_os = "linux")]
-impl Drop for Awaited {
+impl Drop for DescriptorWait {
     fn drop(&mut self) {
         // In a copy made by a fork, the kernel's list is that of the first process, and the mutex perhaps locked for ever.
         if self.readable.pid != std::process::id() {
@@ -296,7 +296,7 @@ struct Readable {
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 struct Waited {
-    all: HashMap<u64, Weak<Awaited>>,
+    all: HashMap<u64, Weak<DescriptorWait>>,
     next: u64,
     /// Whether there is the thread.
     attends: bool,
@@ -327,7 +327,7 @@ impl Readable {
     }
 
     /// Has a wait told once, when one of its descriptors is readable.
-    fn add(self: &Arc<Self>, fds: Vec<Descriptor>, ring: &Ring) -> io::Result<Arc<Awaited>> {
+    fn add(self: &Arc<Self>, fds: Vec<Descriptor>, ring: &Ring) -> io::Result<Arc<DescriptorWait>> {
         use rustix::event::epoll::{EventData, EventFlags, add};
         let mut state = locked(&self.state);
         if !state.attends {
@@ -339,7 +339,7 @@ impl Readable {
         }
         let number = state.next;
         state.next += 1;
-        let awaited = Arc::new(Awaited {
+        let awaited = Arc::new(DescriptorWait {
             fds,
             ring: Arc::clone(ring),
             number,
@@ -387,7 +387,7 @@ impl Readable {
             }
             let events = events.iter().take(count);
             let told = events.filter_map(|event| state.all.get(&event.data.u64())?.upgrade());
-            let told: Vec<Arc<Awaited>> = told.collect();
+            let told: Vec<Arc<DescriptorWait>> = told.collect();
             // One that is let go of here takes the mutex.
             drop(state);
             for awaited in told {
@@ -417,7 +417,7 @@ struct Helpers {
 #[derive(Default)]
 struct Asleep {
     /// The waits that each of them tells.
-    told: HashMap<Sought, Vec<Weak<Told>>>,
+    told: HashMap<Sought, Vec<Weak<WaitNotice>>>,
     work: Vec<Work>,
     /// The bytes for which there was no helper. One thread looks at them in turns.
     polled: Vec<Work>,
@@ -435,7 +435,7 @@ struct Work {
 }
 
 /// What a wait is told.
-struct Told {
+struct WaitNotice {
     /// The byte was released, or the number of the error with which the sleep ended.
     ended: Mutex<Option<Result<(), i32>>>,
     changed: Condvar,
@@ -443,7 +443,7 @@ struct Told {
     rings: Option<Ring>,
 }
 
-impl Told {
+impl WaitNotice {
     fn new(rings: Option<Ring>) -> Arc<Self> {
         Arc::new(Self {
             ended: Mutex::new(None),
@@ -501,7 +501,7 @@ impl Helpers {
             Some(_) => Some(os::bell()?).unzip(),
             None => (None, None),
         };
-        let told = Told::new(rings.map(|rings| -> Ring { Arc::new(move || rings.ring()) }));
+        let told = WaitNotice::new(rings.map(|rings| -> Ring { Arc::new(move || rings.ring()) }));
         let cancel = cancel::heard();
         let _bell = cancel.as_ref().map(|cancel| {
             let told = Arc::clone(&told);
@@ -543,7 +543,7 @@ impl Helpers {
         self: &Arc<Self>,
         file: BorrowedDescriptor<'_>,
         lock: ByteLock,
-        told: &Arc<Told>,
+        told: &Arc<WaitNotice>,
     ) -> io::Result<()> {
         let inode = os::facts(file)?.inode();
         let of = Sought { inode, lock };
@@ -618,7 +618,7 @@ impl Helpers {
     }
 
     /// Tells the waits for a byte that it was released, or how the sleep ended.
-    fn tell_all(told: &[Weak<Told>], ended: io::Result<()>) {
+    fn tell_all(told: &[Weak<WaitNotice>], ended: io::Result<()>) {
         let ended = ended.map_err(|error| error.raw_os_error().unwrap_or_default());
         for told in told.iter().filter_map(Weak::upgrade) {
             *locked(&told.ended) = Some(ended);
@@ -658,7 +658,7 @@ impl Helpers {
     }
 }
 
-/// Sleeps until the bell rings or the time is over. True if the descriptor became readable: the store reads why.
+/// Sleeps until the bell rings or the sleep times out. True if the descriptor became readable: the store reads why.
 fn is_called(
     bell: &Bell,
     wake_up: BorrowedDescriptor<'_>,
@@ -941,7 +941,7 @@ mod tests {
                 let rings = move || {
                     let _ = tells.send(number);
                 };
-                let wait = Told::new(Some(Arc::new(rings)));
+                let wait = WaitNotice::new(Some(Arc::new(rings)));
                 helpers.tell(borrow(ours), SHARED, &wait).expect("a wait");
                 wait
             })

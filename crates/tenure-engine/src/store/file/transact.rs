@@ -45,7 +45,7 @@ use super::bytes::{self, Byte, Mode};
 use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
 use super::guarded::{BadRecord, GUARD_PATIENCE, GuardPatience, Guarded, LoadError, Loaded};
-use super::handle::{FileHandle, Granted, Part, WakeUp};
+use super::handle::{FileHandle, Part, PublishedClaim, WakeUp};
 use super::joined::{is_of, note_bytes};
 use super::names::Names;
 use super::pages::{Room, Snapshot};
@@ -107,7 +107,7 @@ struct Frame<'a> {
 }
 
 /// What a change is shown, and what its write starts from.
-struct Found {
+struct DraftSource {
     loaded: Loaded,
     corrupt: Option<Corrupt>,
 }
@@ -230,7 +230,7 @@ impl<'f> Frame<'f> {
             store.settle()?;
             return Ok(Round::Again);
         }
-        let Found {
+        let DraftSource {
             mut loaded,
             corrupt,
         } = self.found(&guarded, loaded)?;
@@ -408,7 +408,7 @@ impl<'f> Frame<'f> {
         &self,
         guarded: &Guarded<'_>,
         loaded: Result<Loaded, LoadError>,
-    ) -> Result<Found, StoreError> {
+    ) -> Result<DraftSource, StoreError> {
         let place = |path: &Path| path.display().to_string();
         let (mut loaded, corrupt) = match loaded {
             Ok(loaded) => {
@@ -486,7 +486,7 @@ impl<'f> Frame<'f> {
                 let _ = self.store.set_aside.set(why);
             }
         }
-        Ok(Found { loaded, corrupt })
+        Ok(DraftSource { loaded, corrupt })
     }
 
     /// A lock without its damaged list, and the reason why that list must stay, if there is one.
@@ -566,7 +566,7 @@ impl<'f> Frame<'f> {
     /// What follows a write, once the guard is released.
     fn written(
         &self,
-        taken: Option<(NewClaim, Taken)>,
+        taken: Option<(NewClaim, ClaimBytes)>,
         opened: Option<Opened>,
         mut record: Option<Vec<u8>>,
         mut done: Committed,
@@ -575,7 +575,7 @@ impl<'f> Frame<'f> {
             let claim = done.entry.claim(ticket)?;
             let is_published = claim.token.is_some() && self.store.profile.record().is_some();
             is_published.then(|| {
-                Box::new(Granted {
+                Box::new(PublishedClaim {
                     claim: claim.clone(),
                     record: record.take(),
                 })
@@ -670,13 +670,13 @@ impl<'f> Frame<'f> {
 }
 
 /// The bytes of a new claim are taken.
-struct Taken {
+struct ClaimBytes {
     /// The open file of its liveness lock, where that is not the one with the guard.
     apart: Option<Opened>,
 }
 
 /// Takes the bytes of a new claim, on the open file that becomes its own. `None` if another process has one of them.
-fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
+fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<ClaimBytes>, StoreError> {
     let take = |opened: &Opened, byte| {
         let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
         taken.map_err(|errno| guarded.failed(TAKING, errno))
@@ -694,7 +694,7 @@ fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, S
             apart.as_ref().unwrap_or(guarded.opened),
             Byte::of_ticket(made.ticket),
         )?;
-    Ok(is_taken.then_some(Taken { apart }))
+    Ok(is_taken.then_some(ClaimBytes { apart }))
 }
 
 const TAKING: &str = "taking the bytes of a new claim";
@@ -798,7 +798,8 @@ impl FileStore {
         now: &Now,
     ) -> Result<Option<Left>, StoreError> {
         // A claim whose record stands holds, so removing the record is a release.
-        let Some(Granted { claim: held, .. }) = handle.granted.get().map(AsRef::as_ref) else {
+        let Some(PublishedClaim { claim: held, .. }) = handle.granted.get().map(AsRef::as_ref)
+        else {
             return Ok(None);
         };
         if !self.record_stands(&handle.names)? {

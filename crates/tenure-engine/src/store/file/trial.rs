@@ -49,7 +49,7 @@ pub trait Other {
 
 /// What a trial has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum TrialResult {
     /// The locks hold.
     Holds,
     /// The locks do not hold: what happened.
@@ -133,65 +133,69 @@ impl Trial {
     }
 
     /// Goes through the trial with the other process, which has been started, and ends it in any case.
-    pub fn with(&self, other: &mut dyn Other) -> Shown {
+    pub fn with(&self, other: &mut dyn Other) -> TrialResult {
         let shown = self.shown_with(other);
         other.end();
         match shown {
-            Ok(Shown::Holds) => self.after_its_end(),
+            Ok(TrialResult::Holds) => self.after_its_end(),
             Ok(shown) => shown,
-            Err(_) => Shown::Nothing,
+            Err(_) => TrialResult::Nothing,
         }
     }
 
-    fn shown_with(&self, other: &mut dyn Other) -> Result<Shown, Errno> {
+    fn shown_with(&self, other: &mut dyn Other) -> Result<TrialResult, Errno> {
         match other.says() {
             Some(REFUSED) => {}
-            Some(_) => return Ok(Shown::Fails("two processes got one lock at the same time")),
-            None => return Ok(Shown::Nothing),
+            Some(_) => {
+                return Ok(TrialResult::Fails(
+                    "two processes got one lock at the same time",
+                ));
+            }
+            None => return Ok(TrialResult::Nothing),
         }
         bytes::unlock(self.fd(), Byte::TRIED)?;
         match other.says() {
             Some(TAKEN) => {}
             Some(_) => {
-                return Ok(Shown::Fails(
+                return Ok(TrialResult::Fails(
                     "a waiter did not get a lock that was released",
                 ));
             }
             // It has ended, or the machine is slow, or it was stopped: that says nothing about the locks.
-            None => return Ok(Shown::Nothing),
+            None => return Ok(TrialResult::Nothing),
         }
         if bytes::try_lock(self.fd(), Byte::TRIED, Mode::Exclusive)? {
-            return Ok(Shown::Fails(
+            return Ok(TrialResult::Fails(
                 "two processes got one lock, one after the other",
             ));
         }
-        Ok(Shown::Holds)
+        Ok(TrialResult::Holds)
     }
 
     /// The other process had the byte when it was ended.
-    fn after_its_end(&self) -> Shown {
+    fn after_its_end(&self) -> TrialResult {
         let until = instant() + FREED_WITHIN;
         loop {
             // Looked at before the byte: a process that was stopped in between tries once more.
             let is_late = instant() >= until;
             match bytes::try_lock(self.fd(), Byte::TRIED, Mode::Exclusive) {
-                Ok(true) => return Shown::Holds,
+                Ok(true) => return TrialResult::Holds,
                 Ok(false) if !is_late => nap(Duration::from_millis(5)),
-                Ok(false) => return Shown::Fails("a lock outlived the process that had it"),
-                Err(_) => return Shown::Nothing,
+                Ok(false) => return TrialResult::Fails("a lock outlived the process that had it"),
+                Err(_) => return TrialResult::Nothing,
             }
         }
     }
 
     /// Tries it between two open files of this process alone, where no other process can be started.
-    pub fn alone(&self) -> Shown {
+    pub fn alone(&self) -> TrialResult {
         let Some(other) = &self.other else {
-            return Shown::Nothing;
+            return TrialResult::Nothing;
         };
         match bytes::try_lock(os::borrow(other), Byte::TRIED, Mode::Exclusive) {
-            Ok(false) => Shown::Holds,
-            Ok(true) => Shown::Fails("two open files got one lock at the same time"),
-            Err(_) => Shown::Nothing,
+            Ok(false) => TrialResult::Holds,
+            Ok(true) => TrialResult::Fails("two open files got one lock at the same time"),
+            Err(_) => TrialResult::Nothing,
         }
     }
 
@@ -264,7 +268,7 @@ mod tests {
         let shown = trial.with(&mut Thread(heard));
         assert_eq!(
             shown,
-            Shown::Fails("a lock outlived the process that had it")
+            TrialResult::Fails("a lock outlived the process that had it")
         );
         drop(trial);
         thread.join().expect("it ends").expect("without an error");
@@ -292,7 +296,7 @@ mod tests {
                 says.send(*byte).expect("a listener");
             }
             drop(says);
-            assert_eq!(trial.with(&mut Thread(heard)), Shown::Fails(shown));
+            assert_eq!(trial.with(&mut Thread(heard)), TrialResult::Fails(shown));
         }
         // It is slow, or has ended: nothing is known.
         for said in [&[][..], &[REFUSED]] {
@@ -303,11 +307,11 @@ mod tests {
                 says.send(*byte).expect("a listener");
             }
             drop(says);
-            assert_eq!(trial.with(&mut Thread(heard)), Shown::Nothing);
+            assert_eq!(trial.with(&mut Thread(heard)), TrialResult::Nothing);
         }
         let alone = trial(scratch.path());
         assert!(alone.other().is_some(), "one that could not be started");
         alone.begin().expect("its own bytes");
-        assert_eq!(alone.alone(), Shown::Holds);
+        assert_eq!(alone.alone(), TrialResult::Holds);
     }
 }
