@@ -87,7 +87,7 @@ fn path_of(archive: &str) -> Option<PathBuf> {
         .arg(format!("-print-file-name={archive}"))
         .output()
         .ok()?;
-    // One that it does not find comes back as it was asked for.
+    // A name that it does not find comes back as it was asked for.
     let path = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim_end());
     (path.is_absolute() && path.is_file()).then_some(path)
 }

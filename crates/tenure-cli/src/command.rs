@@ -344,7 +344,7 @@ impl Call {
     }
 
     fn within(verb: &'static str, common: &Common, around: Surroundings) -> Self {
-        // These are about what is held already.
+        // All of them are about what is held already.
         if matches!(verb, "release" | "heartbeat" | "check" | "fence") {
             around.tends();
         }
@@ -483,8 +483,7 @@ pub(crate) enum Looks {
     Inherited,
     /// In the lock, too.
     Everywhere,
-    /// In the lock, too; and what was inherited counts whoever the caller is: it asks to go on under
-    /// that hold.
+    /// In the lock, too; and what was inherited counts whoever the caller is: it asks to go on under that hold.
     Within,
 }
 
@@ -721,8 +720,7 @@ impl Session {
         self.is_mine_by(claim, shown, inherited, is_descendant_of)
     }
 
-    /// Whether a claim is the caller's at a time, where `descends` says whether the caller descends
-    /// from an owner.
+    /// Whether a claim is the caller's at a time, where `descends` says whether the caller descends from an owner.
     fn is_mine_by(
         &self,
         claim: &Claim,
@@ -1385,7 +1383,7 @@ impl Session {
             Some(process) => liveness(&process, &holder.host, here, false),
             None => Liveness::NotRecorded,
         };
-        // Its byte went with its claim. A run whose supervisor lives learns of the loss, and ends its command.
+        // The byte went with the claim. A run whose supervisor lives learns of the loss, and ends its command.
         let evidence = Evidence {
             liveness_lock: LivenessLock::None,
             process: seen(holder.process),

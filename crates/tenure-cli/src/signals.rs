@@ -178,7 +178,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
             beat_if_asleep();
         }
     } else if number != libc::SIGXFSZ {
-        // That of macOS does not tell a key from a process.
+        // The code of macOS does not tell a key from a process.
         let from_kernel = cfg!(not(target_os = "macos")) && code > 0;
         let is_sent = !from_kernel && !info.is_null();
         // SAFETY: as above; the kernel fills in the sender of a signal that a process sent.

@@ -96,8 +96,7 @@ impl Locks {
         Self { store, ..self }
     }
 
-    /// The cluster that each server of the locks belongs to, or why that is not known; empty for
-    /// files.
+    /// The cluster that each server of the locks belongs to, or why that is not known; empty for files.
     #[cfg(unix)]
     #[cfg_attr(
         not(feature = "etcd"),

@@ -607,7 +607,7 @@ impl Entry {
                     let mut still =
                         may_pass.then(|| self.standstill_of(claim, is_stopped, asking.now));
                     if let Some(still) = still.as_mut().filter(|_| !is_stopped && first.is_some()) {
-                        // It had its turn later. By then, a claim that acts has passed those before it.
+                        // The waiter had its turn later. By then, a claim that acts has passed those before it.
                         still.rest_ms = STOPPED_GRACE_MS
                             .saturating_add(asking.notice_ms)
                             .saturating_sub(still.since_ms);

@@ -29,8 +29,7 @@ pub enum Predecessor {
     },
     /// Only its record speaks: sleep on its process, its ttl and a change of the record.
     Record(Box<Claim>),
-    /// A claim that waits itself. Sleep until it waits no longer: a grant ends its wait as well as
-    /// a release.
+    /// A claim that waits itself. Sleep until it waits no longer: a grant ends its wait as well as a release.
     Turn {
         /// Ticket of the predecessor.
         ticket: u64,
@@ -259,8 +258,7 @@ impl Entry {
         Blocker::None
     }
 
-    /// Looks among the claims behind. A later claim may hold there, granted while this claim's caller
-    /// was away.
+    /// Looks among the claims behind. A later claim may hold there, granted while this claim's caller was away.
     fn granted_behind<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,

@@ -140,8 +140,7 @@ impl EventName {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recording {
-    /// The events of [`Stream::Incidents`] alone: another caller's holder was promised that these are
-    /// recorded.
+    /// The events of [`Stream::Incidents`] alone: another caller's holder was promised that these are recorded.
     Incidents,
     /// All of them.
     #[default]

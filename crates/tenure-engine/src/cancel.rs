@@ -56,7 +56,7 @@ impl Cancel {
     pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
-        // Those that are gone are looked for only where the list would grow: thousands may hear one.
+        // Bells that are gone are looked for only where the list would grow: thousands may hear one.
         if bells.len() == bells.capacity() {
             bells.retain(|bell| bell.strong_count() > 0);
         }

@@ -119,13 +119,14 @@ impl<'a, E: Elsewhere> NestedWait<'a, E> {
                 // Any such holder keeps an exclusive or shared claim from going on.
                 Mode::Exclusive | Mode::Shared if waits => return true,
                 Mode::Exclusive | Mode::Shared => {}
-                // So does one that does not hold beside it: an exclusive one, or one of another number of slots.
+                // A holder blocks as well that does not hold beside it: an exclusive one, or one of another
+                // number of slots.
                 Mode::Slots(_) if !mode.holds_beside(holder.mode) => {
                     if waits {
                         return true;
                     }
                 }
-                // One free slot is enough.
+                // A single free slot is enough.
                 Mode::Slots(_) if !waits => return false,
                 Mode::Slots(_) => stuck = true,
             }

@@ -142,7 +142,7 @@ fn read() -> (u64, u64) {
 
 #[cfg(target_os = "macos")]
 fn read() -> (u64, u64) {
-    // This one counts sleep there, from an instant that is the same for all processes of a boot.
+    // The monotonic clock counts sleep there, from an instant that is the same for all processes of a boot.
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seconds = u64::try_from(boot.tv_sec).unwrap_or(0);
     let millis = u64::try_from(boot.tv_nsec).unwrap_or(0) / 1_000_000;

@@ -444,7 +444,7 @@ impl Config {
             return Ok(None);
         };
         let config = Self::of_file(path, file)?;
-        // That user would decide what root runs, also by a variable (`LD_PRELOAD`); sudo itself passes none on.
+        // The sudo user would decide what root runs, also by a variable (`LD_PRELOAD`); sudo itself passes none on.
         if source == Source::FoundOfSudoUser
             && let Some(key) = config.decides_what_runs()
         {
@@ -737,7 +737,7 @@ fn found_there(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigErr
     };
     let fd = match opened {
         Ok(fd) => fd,
-        // There is none, or it stands in a folder that this process may not look into.
+        // The file does not exist, or stands in a folder that this process may not look into.
         Err(errno) if is_absent(path, errno) => return Ok(None),
         Err(errno) => return Err(unread(path, errno.into())),
     };
@@ -760,7 +760,7 @@ fn found_there(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigErr
 fn is_absent(path: &Path, errno: Errno) -> bool {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO => true,
-        // It cannot be known what an unreadable file says, so the file counts as there.
+        // Nobody knows what an unreadable file says, so the file counts as there.
         _ => !path.is_file(),
     }
 }

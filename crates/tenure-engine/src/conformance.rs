@@ -546,8 +546,7 @@ fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
     Ok(())
 }
 
-/// A live claimant looks dead at no instant: not while it enters, not while it waits, not while it
-/// leaves.
+/// A live claimant looks dead at no instant: not while it enters, not while it waits, not while it leaves.
 fn a_claim_that_can_be_seen_is_alive<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const ROUNDS: usize = 150;
     let working = AtomicU64::new(2);
@@ -604,7 +603,7 @@ fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(
         }
         scene.joined(waiter.join())
     })?;
-    // The same without a waiter: the next caller finds it.
+    // Die without a waiter: the next caller finds it.
     let holder = scene.granted(&store, "holder")?;
     let ticket = holder.ticket;
     drop(holder);
@@ -1001,7 +1000,7 @@ fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
     scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
     if scene.store().rules().leased {
-        // Its servers decide by their clock, which no caller hands in.
+        // The servers decide by their clock, which no caller hands in.
         return Ok(());
     }
     let (host, process) = scene.harness.stranger();

@@ -296,7 +296,7 @@ impl Guard {
             };
             match os::try_lock_file(&fd) {
                 Ok(true) if self.leads_to(&facts)? => return Ok(fd),
-                // It became the guard, or was removed, before this process had the lock.
+                // The file became the guard, or was removed, before this process had the lock.
                 Ok(true) | Err(Errno::INTR) => {}
                 Ok(false) => {
                     nap(pause);

@@ -56,8 +56,7 @@ pub struct Identity {
     pub host: Host,
     /// The process itself.
     pub process: Process,
-    /// User of the process: `$USER`, `$LOGNAME`, else its number (see [`actor_name`]); on Windows
-    /// `%USERNAME%`.
+    /// User of the process: `$USER`, `$LOGNAME`, else its number (see [`actor_name`]); on Windows `%USERNAME%`.
     pub actor: String,
 }
 

@@ -197,8 +197,7 @@ struct Place {
     storage: PathBuf,
     identity: Identity,
     others: OtherHosts,
-    /// The store of all calls: this process may get another root (`chroot`), and goes on in the folder that is
-    /// open.
+    /// The store of all calls: this process may get another root (`chroot`), and goes on in the folder that is open.
     store: FileStore,
 }
 
@@ -321,8 +320,7 @@ impl ResumeLockManager {
         self.acquire_lock_with(id, Override::No).await
     }
 
-    /// Takes the lock of a session or a job; `overriding` says what happens to a holder that is
-    /// alive.
+    /// Takes the lock of a session or a job; `overriding` says what happens to a holder that is alive.
     ///
     /// # Errors
     /// - As [`ResumeLockManager::acquire_lock`]. [`Override::Yes`] takes a lock that is held past the waiters in its

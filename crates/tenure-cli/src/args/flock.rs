@@ -415,7 +415,7 @@ fn described(name: &str, options: &[OptionHelp]) -> String {
     }
     text.push_str("\nOptions:\n");
     for option in options {
-        // Those that have no letter begin where the words of the others do.
+        // Options that have no letter begin where the words of the others do.
         let mut line = if option.words.iter().all(|word| word.starts_with("--")) {
             " ".repeat(6)
         } else {

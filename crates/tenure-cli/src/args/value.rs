@@ -370,7 +370,7 @@ fn instants(text: &str, now: &jiff::Zoned) -> Option<(jiff::Timestamp, jiff::Tim
         Some(day) => day.to_datetime(Time::midnight()),
         None => match text.parse::<DateTime>() {
             Ok(at) if !text.contains(['[', '+']) => at,
-            // These parsers pass over a zone or an offset behind the time, which then is none of here.
+            // The parsers pass over a zone or an offset behind the time, which then is none of here.
             Err(_) if !text.contains(['[', '+', '-']) => {
                 now.date().to_datetime(text.parse::<Time>().ok()?)
             }

@@ -282,8 +282,8 @@ fn blocking<'a>(
     let mut own = own.filter(|claim| is_own(claim));
     match mode {
         Mode::Exclusive | Mode::Shared => own.next(),
-        // One slot of another owner is enough, because it can become free. But it does not help while an
-        // own hold stays that no slot is free beside.
+        // A single slot of another owner is enough, because it can become free. But it does not help
+        // while an own hold stays that no slot is free beside.
         Mode::Slots(_) if entry.granted().all(|claim| is_own(&claim)) => own.next(),
         Mode::Slots(_) => own.find(|claim| !mode.holds_beside(claim.mode)),
     }

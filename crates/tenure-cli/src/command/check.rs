@@ -209,7 +209,7 @@ fn in_order<'a>(
         Order::Name => Box::new(looks),
         Order::Queue => {
             let mut views: Vec<_> = looks.collect();
-            // Those with queues of one length keep the order of their names.
+            // Locks with queues of one length keep the order of their names.
             views.sort_by_key(|view| Reverse(view.queue.len()));
             Box::new(views.into_iter())
         }
@@ -284,7 +284,7 @@ impl Looks<'_, '_> {
                 let view = session.view_by(read, &now, self.id, descends);
                 session.in_mode(view, None, read, &now)
             }
-            // One that cannot be looked at does not hide the others, and is not free.
+            // An unreadable lock is reported as unreadable, never as free; the others are still listed.
             Err(error) => {
                 self.reporter.borrow_mut().warn(error.to_string());
                 let store = &self.session.store;

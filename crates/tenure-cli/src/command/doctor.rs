@@ -103,7 +103,7 @@ fn of_place(session: &Session, report: &mut Report) {
         Err(error) if only_looks => {
             report.add(Finding::Audit, Status::Note, &error.to_string(), None);
         }
-        // It lies in the folder of the locks, of which that was said already.
+        // The log lies in the folder of the locks, of which that was said already.
         Err(_)
             if report.is_wrong(Finding::Folder) && log.dir().starts_with(&session.place.folder) => {
         }

@@ -167,7 +167,7 @@ fn refused(
     let view = session.refused(name, refusal, &entry);
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
     let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
-    // This verb has no phases.
+    // The verb has no phases.
     failure.phase = None;
     let mut failure = session.blocked(failure, &view, refusal.reason);
     let policy = session.store.policy();

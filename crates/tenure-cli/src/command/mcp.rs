@@ -60,7 +60,7 @@ fn serve(args: &McpArgs) -> Result<(), Failure> {
     let tools = Arc::new(Tools::new(args.common.clone(), client.chosen.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // One reads, one writes, where the two are no pipes.
+        // Two threads at most: a reader and a writer, where the two are no pipes.
         .max_blocking_threads(4)
         .build()
         .map_err(|error| {

@@ -835,7 +835,7 @@ impl Push<'_> {
         let remote = remote::without_secret(&self.target.remote);
         let branch = &self.target.branch;
         if conflicts.is_empty() {
-            // It stopped for another reason. What git advises about that no longer fits.
+            // The rebase stopped for another reason, and what git advises about that no longer fits.
             let sentence = format!(
                 "git stopped the rebase onto {branch} of {remote}, and it was aborted; everything is as it was before it"
             );

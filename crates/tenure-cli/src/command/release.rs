@@ -111,7 +111,7 @@ pub(crate) fn release(
         Released::Ignored { claim } => {
             let (name, claim) = (&name, &claim);
             if !claim.kind.is_detached() && session.may_release(claim, id) {
-                // Its supervisor gives it back.
+                // The supervisor gives it back.
                 let pid = claim.holder.process.map(|process| process.pid);
                 let pid = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
                 let run = clean(known_as(&claim.holder));

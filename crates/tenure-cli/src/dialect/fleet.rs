@@ -149,7 +149,7 @@ fn document_of(done: &CallResult<'_>) -> Option<Value> {
             "status": "released",
             "lock_name": name.as_str(),
             "request_id": request_id,
-            // It is not known how long a corrupt one was held.
+            // Nobody knows how long a corrupt lock was held.
             "held_duration_seconds": request_id.map(|_| seconds(*held_ms)),
             "result": "forced",
         }),

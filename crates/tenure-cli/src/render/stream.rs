@@ -230,7 +230,7 @@ pub(crate) fn write_kept(
         let locks = Each::of(parts.map(|part| Part { output, part }));
         return write_envelope(reporter, answer(locks, failure));
     }
-    // They are JSON already. So the envelope is written around them.
+    // The parts are JSON already, so the envelope is written around them.
     let envelope = envelope::json_line(&envelope_of(reporter, answer([(); 0], failure)));
     // Within a text a quote has a backslash in front, and no other field is called so. So this is the list.
     let (before, behind) = envelope

@@ -45,8 +45,7 @@ pub(crate) struct Place {
     /// The folder of the locks, absolute; for locks on servers, their URL in its place. Notes of a hold name
     /// its place by it.
     pub(crate) folder: PathBuf,
-    /// Set if the place has the locks of groups whose runs publish records of this profile in this
-    /// folder.
+    /// Set if the place has the locks of groups whose runs publish records of this profile in this folder.
     records_of_groups: Option<(Box<dyn Profile>, PathBuf)>,
     pub(crate) allow_network: bool,
     /// The caller named the place: by a flag, a variable, or a configuration file that a flag or a variable
@@ -832,7 +831,7 @@ impl Place {
         let file = config.file.display().to_string();
         let defaults = Defaults::of(config.defaults(name.as_str()), file, str::to_owned)?;
         Ok(match &self.group {
-            // One run has a group at a time, whatever is said about locks of such names.
+            // A single run has a group at a time, whatever is said about locks of such names.
             Some(_) => defaults.without_mode(),
             None => defaults,
         })

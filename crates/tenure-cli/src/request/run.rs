@@ -324,7 +324,7 @@ fn taking(
             name: group,
             terms: line.terms,
             force: force(claiming),
-            // One run has a group at a time, whatever is said about locks of such names.
+            // A single run has a group at a time, whatever is said about locks of such names.
             pool: Pool::default(),
         });
     }

@@ -239,8 +239,7 @@ impl Surroundings {
         value::read(AGENT, told.as_deref(), value::agent)
     }
 
-    /// Surroundings of an agents' server, whose variable was set for it, so that names the agent as `--as`
-    /// does.
+    /// Surroundings of an agents' server, whose variable was set for it, so that names the agent as `--as` does.
     #[cfg(all(feature = "mcp", unix))]
     pub(super) fn of_agents_server(common: &Common, calling: &Calling, path: &OfPath) -> Self {
         let mut around = Self::of_calling(common, calling, path);

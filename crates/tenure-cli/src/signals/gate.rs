@@ -84,7 +84,7 @@ pub(crate) fn spawn_known<T, E>(
             }
             Some(Ok(written)) => Ok(Ok((child?, written))),
             None => {
-                // It was killed before it could tell its number, or not even forked.
+                // The child was killed before it could tell its number, or not even forked.
                 child.and_then(|mut child| child.wait())?;
                 Err(Errno::CANCELED.into())
             }

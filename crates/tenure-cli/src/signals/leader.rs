@@ -65,7 +65,7 @@ fn make() -> Option<c_int> {
     /// Room for the leader's one call.
     const STACK: usize = 16 * 1024;
     let mut stack: Vec<MaybeUninit<u128>> = vec![MaybeUninit::uninit(); STACK / size_of::<u128>()];
-    // It grows downwards on every architecture that Linux and Rust both know.
+    // The stack grows downwards on every architecture that Linux and Rust both know.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // SAFETY: the stack lives until the leader has ended, and the leader makes one system call. No handler of ours runs in
     // it, for all signals are blocked meanwhile.

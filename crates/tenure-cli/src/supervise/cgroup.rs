@@ -179,7 +179,7 @@ impl Cgroup {
             {
                 continue;
             }
-            // The same once more, for the very process that will get the signal.
+            // Look once more, at the very process that will get the signal.
             let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
                 continue;
             };
@@ -333,7 +333,7 @@ fn current() -> Option<Vec<u8>> {
 /// Where the folder of a control group may be, by what is mounted (the content of
 /// `/proc/self/mountinfo`).
 fn folders(mounts: &[u8], group: &[u8]) -> Vec<PathBuf> {
-    // It lies outside of what we are shown.
+    // The group lies outside of what we are shown.
     if group.split(|byte| *byte == b'/').any(|part| part == b"..") {
         return Vec::new();
     }

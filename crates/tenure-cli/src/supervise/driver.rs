@@ -591,7 +591,7 @@ impl Running<'_> {
         self.notices.retain(|notices| {
             loop {
                 match rustix::io::read(&notices.descriptor, &mut buffer) {
-                    // Its sender is gone; it would wake us again and again.
+                    // The sender is gone; the descriptor would wake us again and again.
                     Ok(0) => return false,
                     Ok(_) => any = true,
                     Err(_) => return true,

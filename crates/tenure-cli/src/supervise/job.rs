@@ -111,7 +111,7 @@ impl Driver<'_> {
             .take(child.as_raw_handle())
             .and_then(|()| signals::resume(child.id()));
         if let Err(error) = placed {
-            // It has not run a single instruction, and must not.
+            // The child has not run a single instruction, and must not.
             let _ = child.kill();
             let _ = child.wait();
             return Err(SpawnError::LivenessLock(error));

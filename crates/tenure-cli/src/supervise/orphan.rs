@@ -206,7 +206,7 @@ impl Holder {
     /// Continues it.
     pub(crate) fn goes_on(&self) -> Result<(), Errno> {
         match pidfd_send_signal(&self.0, Signal::CONT) {
-            // It has ended, as it was to.
+            // The process has ended, as it was to.
             Ok(()) | Err(Errno::SRCH) => Ok(()),
             Err(errno) => Err(errno),
         }
@@ -340,7 +340,7 @@ impl Orphan {
             let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else {
                 continue;
             };
-            // The same once more, for the very process of the handle.
+            // Look once more, at the very process of the handle.
             let Some(place) = self.place_of(pid).filter(|_| lives(&handle)) else {
                 continue;
             };

@@ -77,7 +77,7 @@ impl Placement {
         if let Self::Foreground(terminal) = self
             && self.has_it(group)
         {
-            // This process leads its group, or the terminal would not have been handed over.
+            // Our process leads its group, or the terminal would not have been handed over.
             let _ = signals::without_ttou(|| tcsetpgrp(terminal, getpid()));
         }
     }

@@ -59,8 +59,7 @@ impl AuditLog {
                 Errno::NOENT,
             )
         };
-        // One patience for all tries: a file that is moved away while another process keeps it costs no
-        // more time.
+        // A single patience for all tries: a file that is moved away while another process keeps it costs no more time.
         let began = instant();
         let place = self.place.settled();
         for _ in 0..TRIES_MAX {
@@ -132,8 +131,8 @@ impl AuditLog {
             line.insert(0, '\n');
         }
         let mut rest = line.as_bytes();
-        // One write takes all of it, unless the disk is full. Then the rest fails too, and the next writer
-        // closes the torn line.
+        // A single write takes all of it, unless the disk is full. Then the rest fails too, and the next
+        // writer closes the torn line.
         while !rest.is_empty() {
             let written = uninterrupted(|| os::write(&file.fd, rest)).map_err(failed)?;
             if written == 0 {

@@ -15,8 +15,7 @@ use std::sync::OnceLock;
 pub(crate) enum Shift {
     /// The process's boot clock shows this many nanoseconds more than the machine's own.
     Nanos(i64),
-    /// The process is in a namespace that does not say. Its numbers mean nothing to other
-    /// processes.
+    /// The process is in a namespace that does not say. Its numbers mean nothing to other processes.
     Unknown,
 }
 

@@ -190,7 +190,7 @@ pub(super) fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
             let wake = scene.sleep(&store, older, instant() + scene.harness.patience())?;
             scene.same("the sleep of the displaced waiter", &wake, &Wake::Ready)
         });
-        // It falls asleep before or after it was displaced; both have to come out the same.
+        // The waiter falls asleep before or after it was displaced; both have to come out the same.
         let _ = began.recv();
         thread::sleep(SHORT_WAIT);
         let entered = scene.enter(&store, with(scene, "newer", single())?, &scene.now())?;
@@ -212,7 +212,7 @@ pub(super) fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
     };
     let expected = Some(("newer".to_owned(), CancelKind::NewerRun));
     scene.same("what the displaced waiter finds", &by, &expected)?;
-    // It blocks no other, even before it has left.
+    // The displaced waiter blocks no other, even before it has left.
     scene.release(&store, &holder)?;
     scene.takes_its_turn(&store, patient)?;
     scene.withdraw(&store, &older)?;

@@ -91,7 +91,7 @@ fn loss_by_silence_is_told_once_and_before_others_may_have_the_lock() {
     };
     assert_eq!(at + left_ms, 60_000);
     assert!(*left_ms >= 10_000, "the work has time to end: {left_ms}");
-    // It stays so until a renewal succeeds.
+    // The loss stays until a renewal succeeds.
     assert!(life.is_lost());
     life.begin(Ask::Renew, now);
     assert!(life.answered(Ask::Renew, &STANDS, now).is_back);
@@ -189,7 +189,7 @@ fn a_state_that_may_be_the_middle_of_a_write_is_a_loss_if_it_stays() {
         (&[0, 600][..], false),
         (&[0, 100, 499], false),
         (&[0, 250, 500], true),
-        // It was stopped for a minute, and has seen nothing of that.
+        // The holder was stopped for a minute, and has seen nothing of that.
         (&[0, 60_000], false),
         (&[0, 60_000, 120_000], true),
     ] {

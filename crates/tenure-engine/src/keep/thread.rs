@@ -171,7 +171,7 @@ impl<T: KeeperHold> Renewer<T> {
             let Some(kept) = self.kept.get_mut(&id) else {
                 continue;
             };
-            // This process may have been stopped: its holder must know before anything else is asked.
+            // Our process may have been stopped: its holder must know before anything else is asked.
             let lapsed = kept.life.lapse(now_ms);
             if lapsed.lost.is_some() {
                 self.tell(home, id, Ask::Renew, lapsed, None);

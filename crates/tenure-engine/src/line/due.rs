@@ -95,7 +95,7 @@ impl<D> Deadlines<D> {
         let (at, _) = deadline;
         let mut state = locked(&self.0.state);
         match state.sleeps_until {
-            // It looks before that by itself.
+            // The thread looks before that by itself.
             Some(until) if until <= at => {}
             Some(_) => self.0.changed.notify_all(),
             None => {

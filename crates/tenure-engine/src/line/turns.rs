@@ -231,7 +231,7 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
         let line = state.lines.get_mut(&self.name)?;
         match line.pop_first() {
             Some((_, Place::Errand(errand))) => Some(*errand),
-            // It may give up at this very moment. Its place is gone then, so it passes the turn on.
+            // The thread may give up at this very moment. Its place is gone then, so it passes the turn on.
             Some((_, Place::Thread(call))) => {
                 drop(state);
                 call.give();
@@ -306,7 +306,7 @@ impl<N: Clone + Ord, E: Errand<N>> Standing<N, E> {
 impl<N: Clone + Ord, E: Errand<N>> Drop for Standing<N, E> {
     fn drop(&mut self) {
         if !self.has_left && self.lines.remove(&self.name, self.number).is_none() {
-            // It has been given the turn.
+            // The waiter has been given the turn.
             drop(Turn::of(&self.lines, self.name.clone()));
         }
     }

@@ -461,7 +461,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
 pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
     rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o755))?;
     let made = Mode::from_raw_mode(rustix::fs::stat(path)?.st_mode);
-    // This user has to get through it, whatever the umask.
+    // The calling user has to get through it, whatever the umask.
     if made.contains(Mode::RWXU) {
         return Ok(());
     }

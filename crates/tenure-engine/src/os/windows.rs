@@ -365,7 +365,7 @@ pub(crate) fn facts_at(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<
     };
     match open_with(folder, name.as_ref(), how) {
         Ok(opened) => facts(&opened),
-        // Its name leads nowhere any more.
+        // The name leads nowhere any more.
         Err(Errno::GOING) => Err(Errno::NOENT),
         Err(errno) => Err(errno),
     }

@@ -26,8 +26,7 @@ pub enum OwnerError {
         /// The number.
         pid: u32,
     },
-    /// The process runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID
-    /// namespace.
+    /// The process runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
     #[error(
         "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
          use --owner none with a --ttl"

@@ -113,8 +113,8 @@ pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
         Err(_) => return (Liveness::Unknown, None),
     }
     let Some(stat) = stat(process.pid) else {
-        // It exists and this process may not look closer (hidepid), or it ended this instant. A later look
-        // tells the two apart.
+        // The process exists and this one may not look closer (hidepid), or it ended this instant. A later
+        // look tells the two apart.
         return (Liveness::Alive, None);
     };
     let liveness = if super::is_another(process, stat.started()) {

@@ -242,8 +242,7 @@ pub fn probe(process: &Process) -> Liveness {
     }
 }
 
-/// Asks the system about a process. What else its list shows is not needed: nothing is stopped
-/// here.
+/// Asks the system about a process. What else its list shows is not needed: nothing is stopped here.
 pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
     (probe(process), None)
 }

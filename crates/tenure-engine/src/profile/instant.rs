@@ -101,8 +101,7 @@ const DATES: [&str; 17] = [
 /// else, as a date written in digits alone is.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
 
-/// How many times the smallest number of seconds lies beyond every clock, and likewise with
-/// milliseconds.
+/// How many times the smallest number of seconds lies beyond every clock, and likewise with milliseconds.
 const EPOCH_FACTOR: f64 = 100.0;
 
 /// How many there are to a second of what programs count since 1970: seconds, milliseconds, microseconds, nanoseconds.

@@ -22,8 +22,7 @@ const WRITERS_MAX: usize = 8;
 /// A command that a text runs.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundCommand<'a> {
-    /// The command's words, without what stands in front of them. An expansion stands there as `$` and
-    /// its name.
+    /// The command's words, without what stands in front of them. An expansion stands there as `$` and its name.
     pub words: &'a [&'a str],
     /// The program that runs it in a way of its own, if one does.
     pub by: Option<&'a str>,

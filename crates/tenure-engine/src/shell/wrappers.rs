@@ -254,7 +254,7 @@ fn behind(wrapper: &Wrapper, words: &[&str], from: usize, inside: &mut Inside<'_
             }
             at += usize::from(takes(wrapper.valued) || takes(wrapper.texts));
         } else if word.starts_with('$') && !is_found {
-            // It may be options, an operand, or the command.
+            // The word may be options, an operand, or the command.
             inside.starts.push(at);
             operands = operands.saturating_sub(1);
         } else if operands > 0 {

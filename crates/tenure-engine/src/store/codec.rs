@@ -830,7 +830,7 @@ pub(super) mod tests {
         let mut plain = entry;
         for claim in &mut plain.claims {
             (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
-            // It takes the number for a fact, which it keeps.
+            // A version without numbers takes the number for a fact, which it keeps.
             let number = claim.slot.take().map(|slot| slot.to_string());
             claim
                 .holder
@@ -909,7 +909,7 @@ pub(super) mod tests {
             "what that version reads and writes: {text}"
         );
         assert_eq!(decode(&written), Ok(entry.clone()));
-        // Its own holds have no number.
+        // The holds of that version have no number.
         let theirs = text.replace(r#",["slot","2"]"#, "");
         let mut bare = entry;
         bare.claims.iter_mut().for_each(|claim| claim.slot = None);

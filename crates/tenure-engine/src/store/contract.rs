@@ -521,13 +521,11 @@ pub enum AgentSign<'a> {
     Seen,
     /// The agent is at work, and holds something here: its signs count from now on.
     Holds,
-    /// The agent began a call of this name, which may take long. Its holds live as long as the call
-    /// goes on.
+    /// The agent began a call of this name, which may take long. Its holds live as long as the call goes on.
     Began(&'a str),
     /// The call of this name has ended.
     Ended(&'a str),
-    /// The agent ended its turn: no call of its own is under way, whether or not its end was
-    /// reported.
+    /// The agent ended its turn: no call of its own is under way, whether or not its end was reported.
     Rests,
 }
 

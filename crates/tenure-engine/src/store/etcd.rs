@@ -290,7 +290,7 @@ impl EtcdStore {
                 let tickets = claims.iter().map(|claim| (claim.ticket, false));
                 tickets.collect()
             }
-            // This store leaves a waiter that does not act to its lease.
+            // The etcd store leaves a waiter that does not act to its lease.
             Predecessor::Still { .. } => return None,
         };
         let own = self.shared.keys.claim(&handle.name, &handle.id);

@@ -84,8 +84,7 @@ pub enum AcquireError {
     /// leaves alone.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// The calling process has it, in some thread or task, so that waiting for it might never end.
-    /// See [`Again`].
+    /// The calling process has it, in some thread or task, so that waiting for it might never end. See [`Again`].
     #[error("{name} is held by this process; {}", advice(*.again))]
     HeldByThisProcess {
         /// The lock.
@@ -388,8 +387,7 @@ pub enum ReleaseError {
         /// How it failed.
         r#source: StoreError,
     },
-    /// The calling process is a copy (by a fork) of the one that made the guard, which keeps the
-    /// lock.
+    /// The calling process is a copy (by a fork) of the one that made the guard, which keeps the lock.
     #[error("{name} belongs to the process that this one is a copy of")]
     Forked {
         /// The lock.

@@ -30,7 +30,7 @@ pub(super) fn acquired(name: &LockName, claim: &Claim, events: &[Event], waited:
             match why {
                 // The claim ended as it had to, and no holder lost anything.
                 Takeover::Stale(_) if previous.as_deref().is_some_and(ends_without_release) => {}
-                // Its holder ended without a release, which does no harm.
+                // The holder ended without a release, which does no harm.
                 Takeover::Stale(_) => {
                     tracing::info!(
                         name: "tenure.lock.taken_over", target: TARGET, lock = %name, ?why, pid,

@@ -17,8 +17,7 @@ use std::task::{Poll, Waker};
 pub enum GuardState {
     /// The lock is held.
     Held,
-    /// The lock is held, and another caller asked the holder to stop (`tenure cancel`, a forced
-    /// acquire).
+    /// The lock is held, and another caller asked the holder to stop (`tenure cancel`, a forced acquire).
     StopRequested,
     /// The lock is no longer held: taken over, removed by hand, or given back with an error.
     Lost,
@@ -161,8 +160,7 @@ impl Term {
     }
 
     /// Counts another guard, unless none is left or the only one is about to release. Check only
-    /// after this whether the hold still [stands](Term::stands): no other guard ends a hold that has
-    /// this one.
+    /// after this whether the hold still [stands](Term::stands): no other guard ends a hold that has this one.
     #[must_use]
     pub(super) fn join(&self) -> bool {
         let more = |guards| (guards > 0).then_some(guards + 1);

@@ -256,7 +256,7 @@ impl Target {
         }
         let beside = self.beside();
         match write_beside(&beside, new, self.facts.as_ref(), self.mode) {
-            // It is not this call's, and the next turn looks at it.
+            // The file is not this call's, and the next turn looks at it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(Hindered::Changed);
             }
@@ -351,7 +351,7 @@ fn resolved(named: &Path, root: &Path) -> Result<PathBuf, Failure> {
     if links == 0 {
         return Ok(named.to_owned());
     }
-    // One file has one receipt, whatever links lead to it.
+    // A file has a single receipt, whatever links lead to it.
     Ok(path.canonicalize().unwrap_or(path))
 }
 

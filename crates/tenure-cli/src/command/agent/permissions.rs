@@ -434,7 +434,7 @@ mod tests {
             ("Bash", "make", false),
             ("Bash(*)", "make", false),
             ("Bash(*make*)", "make", false),
-            // It is about the new command as well.
+            // The rule is about the new command as well.
             ("Bash(* quick)", "make quick", false),
             ("Bash(/x/tenure run b *)", "make", false),
         ] {

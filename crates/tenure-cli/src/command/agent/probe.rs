@@ -46,7 +46,7 @@ pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
         (None, Some(_)) if is_fresh => Arrived::HookOnly,
         (None, _) => Arrived::Nothing,
     };
-    // One note is for one question.
+    // A note is for a single question.
     if noted.is_some() {
         let _ = remove(&file);
     }

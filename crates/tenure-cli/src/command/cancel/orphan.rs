@@ -282,7 +282,7 @@ fn terms_of(how: EndOrphan, claim: &Claim, command: &Process) -> Terms {
     let recorded = Some(claim.grace_ms).filter(|grace_ms| *grace_ms > 0);
     let grace = how.grace.or(recorded.map(Duration::from_millis));
     let signal = how.signal.unwrap_or_else(|| {
-        // It ignores SIGINT from its start, as all commands do that a script starts with `&`.
+        // The command ignores SIGINT from its start, as all commands do that a script starts with `&`.
         if ignores(command.pid, libc::SIGINT) {
             libc::SIGTERM
         } else {

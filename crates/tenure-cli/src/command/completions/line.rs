@@ -59,7 +59,7 @@ impl Line {
             }
         }
         let length = text.chars().count();
-        // There is a word at the cursor even if nothing of it was typed.
+        // A word stands at the cursor even if nothing of it was typed.
         parts.push(part.unwrap_or_else(|| Part {
             begins: length,
             word: String::new(),

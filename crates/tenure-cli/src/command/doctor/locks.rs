@@ -82,7 +82,7 @@ pub(super) fn look(session: &Session, report: &mut Report) {
     let names = match readings::names(&*session.store, Which::Locks) {
         Ok(names) => names,
         Err(error) => {
-            // That the folder cannot be used was said before.
+            // An earlier line says that the folder cannot be used.
             let clusters = session.store.clusters().unwrap_or_default();
             if is_remote && !says_several(&clusters, report) {
                 unreachable(&error, report);

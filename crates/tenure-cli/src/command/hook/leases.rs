@@ -25,8 +25,7 @@ use tenure_engine::store::contract::AgentSign;
 /// How long servers may be silent until the answer names them as the reason. It leaves time for that answer.
 const SERVERS: Duration = Duration::from_millis(1_500);
 
-/// How long servers may be silent at a sign of life. The host waits for the end of the hook at each
-/// call of a tool.
+/// How long servers may be silent at a sign of life. The host waits for the end of the hook at each call of a tool.
 const SERVERS_OF_SIGNS: Duration = Duration::from_millis(700);
 
 /// A file that needs a lease.

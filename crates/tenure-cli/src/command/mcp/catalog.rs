@@ -1,7 +1,6 @@
 //! The tools as an agent reads them: names, what they do, their arguments, their results, and hints.
 //!
-//! The tools are written down here, and not made from types: what an agent reads changes only when this file
-//! does.
+//! The tools are written down here, and not made from types: what an agent reads changes only when this file does.
 
 use serde_json::{Map, Value, json};
 

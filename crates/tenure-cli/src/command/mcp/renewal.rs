@@ -64,7 +64,7 @@ fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Option<Found> {
 }
 
 fn look_for_all(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Result<Found, Failure> {
-    // Those that were taken before the look and are not there are over.
+    // Holds that were taken before the look and are not there are over.
     let known = tools.handles();
     let place = tools.asked(None).list()?.place;
     let holds = match before.filter(|before| before.session.place.folder == place.folder) {

@@ -292,7 +292,7 @@ impl Tools {
         };
         let mut meant = acquire(None)?;
         if meant.place.leased.is_some() {
-            // This server looks after the holds of one place.
+            // A server looks after the holds of a single place.
             let own = self.asked(None).list()?.place;
             if meant.place.folder != own.folder {
                 return Err(Failure::bad_arguments(format!(
@@ -434,7 +434,7 @@ impl Tools {
                     let view = session.view_of(&read.name, reading, None);
                     session.in_mode(view, None, (&read.name, reading), &session.clock.now())
                 }
-                // One that cannot be looked at does not hide the others.
+                // An unreadable lock does not hide the others.
                 Err(error) => {
                     reporter.warn(error.to_string());
                     let store = &session.store;

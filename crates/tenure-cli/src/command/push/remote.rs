@@ -52,8 +52,7 @@ pub(super) fn without_secret(url: &str) -> String {
     url.to_owned()
 }
 
-/// A name for a repository, the same for each spelling as far as that can be known without asking
-/// the remote.
+/// A name for a repository, the same for each spelling as far as that can be known without asking the remote.
 pub(super) fn place_of(url: &str, top: &Path) -> String {
     let path = match url.strip_prefix("file://") {
         Some(path) => Some(path),

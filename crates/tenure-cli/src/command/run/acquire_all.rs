@@ -210,7 +210,7 @@ pub(crate) async fn acquire_all_in<'a>(
             name,
             request,
         } = target;
-        // This lock may take long.
+        // The next lock may take long.
         holds.iter().for_each(Hold::catch_up);
         let (mut none, mut some);
         let tend: &mut (dyn Tend + Send + Sync) = if holds.is_empty() {

@@ -71,7 +71,7 @@ pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Option<FollowTarg
     };
     let number = named.as_raw_pid();
     let handle = open(named, flag)?;
-    // Its number may have gone to another process before the handle was there.
+    // The number may have gone to another process before the handle was there.
     let is_it = process::parent() == u32::try_from(number).ok();
     if follow == Follow::Parent && !is_it {
         return Err(gone(number, flag));
@@ -176,7 +176,7 @@ impl FollowTargets {
             if let Some((_, what)) = ended.and_then(|index| self.handles.get(index)) {
                 let _ = ENDED.set(what.clone());
             }
-            // This thread says nothing itself: what it writes would disturb the timer that wakes the main thread.
+            // The thread says nothing itself: what it writes would disturb the timer that wakes the main thread.
             signals::arrive(Signal::TERM.as_raw());
         };
         let thread = std::thread::Builder::new().name("tenure-follow".to_owned());

@@ -170,7 +170,7 @@ impl<'a> Planning<'_, 'a> {
         };
         let (mode, holder) = (wanted.terms.mode, &mut request.holder);
         session.agree_on_members(&wanted.name, mode, &wanted.pool, holder)?;
-        // Its owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
+        // The owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
         // keeps the liveness lock, the hold lasts while its owner lives.
         request.holder.command = self.owner;
         if self.owner.is_some() && session.store.is_remote() {

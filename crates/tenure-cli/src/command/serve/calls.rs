@@ -148,7 +148,7 @@ pub(super) async fn take(
     match taken {
         Ok(holds) => {
             let mut parts: Vec<_> = parts(holds).collect();
-            // They were taken in the order of their names; the client reads them in its own order.
+            // Locks are taken in the order of their names; the client reads them in its own order.
             let place = |part: &Part| {
                 let mut asked = asked.order.iter();
                 let place = asked.position(|name| name == part.name().as_str());

@@ -117,7 +117,7 @@ impl Serve {
                 self.give(whose, parts.collect());
             }
             adopted => {
-                // One that cannot be kept stays as it was: its program works under it.
+                // A hold that cannot be kept stays as it was: its program works under it.
                 let adopted = adopted
                     .and_then(|parts| self.keep(caller, parts).map_err(|(failure, _)| failure));
                 self.answer(id, adopted);
@@ -335,7 +335,7 @@ impl Serve {
             self.found((hold, &part), &news, asked_by.as_deref(), false);
         }
         let result = match (self.holds.get(&hold), failure) {
-            // It was given back meanwhile.
+            // The hold was given back meanwhile.
             (None, _) => Err(no_hold(hold)),
             (Some(kept), _) if kept.is_lost => Err(lost(kept)),
             (Some(_), Some(failure)) => Err(failure),

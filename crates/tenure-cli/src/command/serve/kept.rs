@@ -26,8 +26,7 @@ pub(super) struct PlaceOfHolds {
 }
 
 impl PlaceOfHolds {
-    /// The home of holds in folders. What the kernel reports comes at once, and a look finds what it does
-    /// not report.
+    /// The home of holds in folders. What the kernel reports comes at once, and a look finds what it does not report.
     pub(super) fn of_folders() -> Self {
         Self::watched(Watching::Both(LOOK))
     }

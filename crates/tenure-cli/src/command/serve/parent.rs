@@ -1,7 +1,6 @@
 //! The program that started `serve`, to which the holds belong, and how its end is noticed.
 //!
-//! The program is the parent itself, a shell too. What tells of its end stands in
-//! `command/starter`.
+//! The program is the parent itself, a shell too. What tells of its end stands in `command/starter`.
 
 use crate::command::starter;
 use crate::failure::Failure;

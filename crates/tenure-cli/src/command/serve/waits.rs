@@ -112,7 +112,7 @@ impl Timed for Waits {
 impl Duty<Waits> for Due {
     fn see_to(self, number: u64, waits: &Waits) {
         match self {
-            // It looks at the lock once, and is refused with what it sees.
+            // The request looks at the lock once, and is refused with what it sees.
             Self::Over(line) => {
                 if let Some(start) = waits.lines.take_back(&line, number) {
                     line::begin(None, start);
@@ -386,7 +386,7 @@ impl Serve {
 
     pub(super) fn abandon(&mut self, id: &Id, of: &Id) {
         let Some(pending) = self.pending.get_mut(of) else {
-            // Its answer has been written, or it never was: whatever was granted is the client's.
+            // The answer has been written, or never was wanted: whatever was granted is the client's.
             return self.answer(id, Ok(json!({ "abandoned": false })));
         };
         pending.is_abandoned = true;

@@ -296,7 +296,8 @@ mod tests {
         let address = Address::parse("etcd://one,two").expect("an address");
         let cluster = Cluster::new(address);
         let before = cluster.known();
-        // Which server answers what, whether the cluster agreed on it, what is said, and how many epochs began.
+        // Columns: the server that answers, the revision, whether the cluster agreed on it, what is said, and
+        // how many epochs began.
         for (server, revision, agreed, said, epochs) in [
             (0, 10, true, Some(false), 0),
             (1, 5, false, Some(true), 0),
@@ -363,7 +364,7 @@ mod tests {
             cluster
         };
         let cluster = remembering();
-        // Which server answers, its cluster, whether the answer counts, and how many epochs began.
+        // Columns: the server that answers, its cluster, whether the answer counts, and how many epochs began.
         let look = |cluster: &Cluster, table: &[(usize, u64, bool, u64)]| {
             for &(server, id, counts, epochs) in table {
                 let looked = cluster.look(server, head(id, 1), cluster.known(), true);

@@ -56,8 +56,7 @@ const SILENT: Duration = Duration::from_millis(100);
 /// How long the others are waited for after the first one of a list has answered: each has to belong to its cluster.
 const OTHERS: Duration = Duration::from_millis(50);
 
-/// How long servers are waited for that this machine has never met. Later calls know them, also when
-/// they are silent.
+/// How long servers are waited for that this machine has never met. Later calls know them, also when they are silent.
 const STRANGERS: Duration = Duration::from_millis(500);
 
 /// How a request failed.
@@ -67,8 +66,7 @@ pub(super) enum Fault {
     Unsure(String),
     /// The request was not carried out, and never will be.
     Refused(String),
-    /// The request was refused because of the user: it has no right, its password is wrong, or
-    /// there is none.
+    /// The request was refused because of the user: it has no right, its password is wrong, or there is none.
     Denied(String),
     /// The request was not carried out, because the lease that it names has run out.
     LeaseGone,
@@ -141,7 +139,7 @@ pub(super) fn classify(status: &Status) -> Fault {
         if let Some(Stranger(why)) = why.downcast_ref() {
             return Fault::Stranger(why.clone());
         }
-        // These are the connection's words, not the server's: the server may have received the request
+        // The words are the connection's, not the server's: the server may have received the request
         // all the same.
         return Fault::Unsure(whole(why));
     }
@@ -221,7 +219,7 @@ impl Endpoints {
         let ended = attempt.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());
         ended.unwrap_or_else(|| {
-            // It ended without a word.
+            // The attempt ended without a word.
             let mut current = self.lock();
             let is_this = |other: &watch::Receiver<_>| other.same_channel(&attempt);
             current.connecting.take_if(|other| is_this(other));
@@ -665,7 +663,7 @@ mod tests {
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
                     let mut server = h2::server::handshake(socket).await.expect("HTTP/2");
-                    // It answers one request, and then ends the connection.
+                    // The server answers one request, and then ends the connection.
                     while let Some(asked) = server.accept().await {
                         answer(asked.expect("a request").1);
                         server.graceful_shutdown();
@@ -742,7 +740,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_member_that_is_silent_costs_a_tenth_of_a_second() {
-        // It takes connections, as a stopped server does.
+        // The member takes connections, as a stopped server does.
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let silent = format!("http://{}", silent.local_addr().expect("an address"));
         for place in 0..3 {
@@ -768,7 +766,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_attempt_outlasts_the_request_that_began_it() {
-        // It takes the connection at once, and speaks after a second.
+        // The server takes the connection at once, and speaks after a second.
         let (connected, url) = server_after(Duration::from_secs(1)).await;
         let endpoints = endpoints(vec![url.clone(), url]);
         let tries = 3;
@@ -778,7 +776,7 @@ mod tests {
             assert!(matches!(late, Err(Fault::Unsure(_))), "{late:?}");
         }
         clients(&endpoints, 2).await;
-        // One for each of the list, and each try looks whether the server speaks TLS.
+        // A connection for each server of the list, and each try looks whether the server speaks TLS.
         assert_eq!(connected.load(Ordering::SeqCst), 2 + tries);
     }
 }

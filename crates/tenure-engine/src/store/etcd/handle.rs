@@ -274,7 +274,7 @@ impl Drop for EtcdHandle {
             drop(sender);
         });
         if spawned.is_some() && !self.forsaken.load(Ordering::SeqCst) {
-            // So that the next caller sees it, as it would after the death of a process.
+            // Wait for it, so that the next caller sees it, as it would after the death of a process.
             let _ = done.recv_timeout(DROP_MAX);
         }
     }

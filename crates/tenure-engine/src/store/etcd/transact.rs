@@ -764,7 +764,7 @@ impl<'a> Transaction<'a> {
             // A renewal that wrote anything wrote the claim. If its answer was lost, the revision is that of
             // the look which found it; then the next renewal looks too.
             handle.seen().renewed = claim.cloned().zip(revision);
-            // Its answer says whether the holder was asked to stop. The answer to another change does not.
+            // The answer to a renewal says whether the holder was asked to stop. The answer to another change does not.
             (handle.told).fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
         }
         if claim.is_none() && revision.is_some() && self.unsure.is_empty() {

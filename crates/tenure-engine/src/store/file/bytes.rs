@@ -4,8 +4,7 @@
 //! releases nothing (the trap of the older POSIX locks). The kernel releases the locks when the open
 //! file is closed, however that happens. On Unix they are open-file-description locks, which copies of
 //! the descriptor share: a command that inherits one keeps its supervisor's liveness lock held. On
-//! Windows (`LockFileEx`) they end with the process that took them, even if another process has
-//! inherited the handle.
+//! Windows (`LockFileEx`) they end with the process that took them, even if another process has inherited the handle.
 //!
 //! An owner locks a byte exclusively; a waiter locks it *shared*, so waiters never look like owners to
 //! each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes the byte *shared*
@@ -105,7 +104,7 @@ fn keeps(pid: u32, wanted: &std::fs::Metadata, Byte(byte): Byte) -> std::io::Res
         let name = descriptor?.file_name();
         let name = name.to_string_lossy();
         let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{name}")) else {
-            // It was closed meanwhile.
+            // The descriptor was closed meanwhile.
             continue;
         };
         if (file.dev(), file.ino()) != (wanted.dev(), wanted.ino()) {

@@ -167,7 +167,7 @@ impl Awaited {
             drop(state);
             ring();
         } else {
-            // Those that are gone are looked for only where the list would grow.
+            // Rings that are gone are looked for only where the list would grow.
             if state.rings.len() == state.rings.capacity() {
                 state.rings.retain(|ring| ring.strong_count() > 0);
             }

@@ -1,5 +1,4 @@
-//! The files of a single lock under the guard: list and published record are read together and
-//! written back together.
+//! The files of a single lock under the guard: list and published record are read together and written back together.
 //!
 //! # Crash safety
 //! A grant writes the list first and publishes the record then. A release removes the record first and
@@ -151,7 +150,7 @@ impl FileStore {
             let path = || folder.path_of(&names.list);
             let is_taken = tried.map_err(|errno| fault(&path(), LOCKING, errno))?;
             if is_taken && folder.local && os::COUNTS_NAMES {
-                // This look was under the guard. A file that was removed or replaced since it was opened has no name
+                // The look was under the guard. A file that was removed or replaced since it was opened has no name
                 // any more. A file that another program renamed in these microseconds has one, as it has if that
                 // program does it after this look: either way the holder finds out.
                 if facts.names() > 0 {
@@ -670,7 +669,7 @@ impl<'a> Guarded<'a> {
                 .find(|lines| !lines.is_empty());
             head.is_some_and(codec::has_durable)
         };
-        // It may be longer from here on, also if the write fails in the middle.
+        // The file may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
         let written = pages::write(fd(self.opened), current, list, room)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;

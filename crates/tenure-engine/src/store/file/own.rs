@@ -103,7 +103,7 @@ impl FileStore {
                 "{} cannot be read as a record any more ({why})",
                 path.display()
             )),
-            // It blocks every other caller.
+            // The record blocks every other caller.
             UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => {
                 Own::Unsettled(listed)
             }
@@ -123,7 +123,7 @@ impl FileStore {
                 }
                 Err(error) => return Err(error),
             };
-        // This holder has its byte.
+        // The holder that asks has its byte.
         let around = self.around(names, format, now, &|| true);
         let joined = joined::join(&mut entry, Some(&published), &around);
         Ok(match (joined, entry.verify(handle.ticket)) {

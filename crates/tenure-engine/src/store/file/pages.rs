@@ -365,7 +365,7 @@ fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
         (in_first?, first)
     };
     let text = Text::of_page(frame.body(page).ok()?.to_vec());
-    // Its segments stand further back, where this look has not been.
+    // The segments stand further back, where this look has not been.
     text.named.is_empty().then_some(Snapshot {
         sequence: frame.sequence,
         page: Some(Page {
@@ -470,7 +470,7 @@ pub(super) fn write(
         write_slot(to_file, &mut parts, page.offset(), length)?;
     }
     if pair == 0 && current.long && !layout.is_long {
-        // This cuts off only what no longer counts; if it fails, the file is merely longer.
+        // The cut takes off only what no longer counts; if it fails, the file is merely longer.
         let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
     }
     Ok(true)

@@ -632,7 +632,7 @@ pub(super) mod tests {
         assert_eq!((rest.before(), rest.len()), (3, 5));
         let (_, rest) = decode(&body(&entry), Want::UpTo(ticket(&entry, 6))).expect("a part");
         assert_eq!(rest.before(), 0, "all of them are read");
-        // One that holds directly before it is read in any case.
+        // A claim that holds directly before it is read in any case.
         let mut entry = entry;
         entry.claims[8].token = Some(entry.last + 1);
         entry.raise(entry.last + 2);

@@ -192,7 +192,7 @@ impl Publication<'_> {
         match self.exchange(&fresh) {
             Ok(()) => {}
             Err(Errno::NOENT) => {
-                // It was removed since it was judged.
+                // The record was removed since it was judged.
                 self.drop_private(&fresh);
                 return Ok(Change::Overtaken);
             }
@@ -475,7 +475,7 @@ fn read_all(
             0 => break,
             more => filled += more,
         }
-        // One more read of a record that has its length would only find the end.
+        // Another read of a record that has its length would only find the end.
         if filled == length || filled > RECORD_BYTES_MAX {
             break;
         }

@@ -265,7 +265,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
         .map(Segment::named)
         .collect::<Option<_>>()?;
     let start = end + 1;
-    // So that no reader takes more memory than a list may have, whichever user wrote the file.
+    // Bounded, so that no reader takes more memory than a list may have, whichever user wrote the file.
     let length: usize = named.iter().map(|segment| segment.length).sum();
     let fits = at <= body.len() - start && length <= LIST_MAX && Room::beside(&named).is_some();
     fits.then_some((named, at, start))

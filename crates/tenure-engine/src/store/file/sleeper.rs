@@ -304,8 +304,7 @@ struct Waited {
 
 #[cfg(target_os = "linux")]
 impl Readable {
-    /// The thread of this process; a copy that a fork made has no threads, and shares what the kernel
-    /// keeps.
+    /// The thread of this process; a copy that a fork made has no threads, and shares what the kernel keeps.
     fn here() -> io::Result<Arc<Self>> {
         static HERE: OnceLock<Arc<Readable>> = OnceLock::new();
         let own = std::process::id();
@@ -388,7 +387,7 @@ impl Readable {
             let events = events.iter().take(count);
             let told = events.filter_map(|event| state.all.get(&event.data.u64())?.upgrade());
             let told: Vec<Arc<DescriptorWait>> = told.collect();
-            // One that is let go of here takes the mutex.
+            // A wait that is let go of here takes the mutex.
             drop(state);
             for awaited in told {
                 (awaited.ring)();
@@ -915,7 +914,7 @@ mod tests {
             "{} threads, {before} before",
             threads()
         );
-        // Those that wait when the byte is released are told, each of them.
+        // Waits that are under way when the byte is released are told, each of them.
         std::thread::scope(|scope| {
             let waits: Vec<_> = (0..4)
                 .map(|number| scope.spawn(move || pass(LATE, number % 2 == 0)))
@@ -982,7 +981,7 @@ mod tests {
                 let wake = helpers.pass(borrow(&ours), SHARED, until, None);
                 assert_eq!(wake.expect("a sleep"), Wake::Ready);
             });
-            // One, unless this machine stood still for long.
+            // At most one, unless this machine stood still for long.
             assert!(locked(&helpers.state).idle <= 1);
         }
         let end = instant() + LATE;

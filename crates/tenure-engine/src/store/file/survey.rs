@@ -21,8 +21,7 @@ pub struct Survey {
     pub path: PathBuf,
     /// Whether it is there; an error if calls cannot use it, as they would get it.
     pub is_there: Result<bool, StoreError>,
-    /// Owner of the folder and users of its locks, as far as it is there; also where this process
-    /// may not open it.
+    /// Owner of the folder and users of its locks, as far as it is there; also where this process may not open it.
     pub whose: Option<(String, Users)>,
     /// Whose it will be once the first call has made it, if calls can make it.
     pub will_be: Option<Users>,

@@ -161,7 +161,8 @@ impl Trial {
                     "a waiter did not get a lock that was released",
                 ));
             }
-            // It has ended, or the machine is slow, or it was stopped: that says nothing about the locks.
+            // The other process has ended, or the machine is slow, or it was stopped: that says nothing
+            // about the locks.
             None => return Ok(TrialResult::Nothing),
         }
         if bytes::try_lock(self.fd(), Byte::TRIED, Mode::Exclusive)? {
@@ -283,7 +284,7 @@ mod tests {
                 &[REFUSED, REFUSED],
                 "a waiter did not get a lock that was released",
             ),
-            // It says that it has the lock, and has not.
+            // The other process says that it has the lock, and has not.
             (
                 &[REFUSED, TAKEN],
                 "two processes got one lock, one after the other",
@@ -298,7 +299,7 @@ mod tests {
             drop(says);
             assert_eq!(trial.with(&mut Thread(heard)), TrialResult::Fails(shown));
         }
-        // It is slow, or has ended: nothing is known.
+        // The other process is slow, or has ended: nothing is known.
         for said in [&[][..], &[REFUSED]] {
             let trial = trial(scratch.path());
             trial.begin().expect("its own bytes");

@@ -133,7 +133,7 @@ fn daemon(codex: &Path) -> Option<(u64, BTreeMap<String, String>)> {
     let record: Json = serde_json::from_str(&record).ok()?;
     let pid = record.as_u64().or_else(|| record.get("pid")?.as_u64())?;
     let of_process = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).ok();
-    // Its number may be another process' by now.
+    // The number may be another process' by now.
     let words = of_process("cmdline")?;
     let first = words.split(|byte| *byte == 0).next()?;
     String::from_utf8_lossy(first)

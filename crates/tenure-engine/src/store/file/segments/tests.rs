@@ -498,7 +498,7 @@ fn a_list_whose_claims_grow_one_by_one_does_not_fall_to_pieces() {
         if number % 3 == 0 {
             assert!(twice.change(Want::Own(ticket), grows));
         } else {
-            // The same without a look at each step.
+            // Grow without a look at each step.
             twice.quietly(Want::Own(ticket), grows);
         }
         let snapshot = pages::read(borrow(&twice.file), UNKNOWN).expect("a state");
