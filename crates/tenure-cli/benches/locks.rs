@@ -75,7 +75,7 @@ impl Plan {
 
 fn run(plan: &Plan) -> Outcome<()> {
     let place = tempfile::Builder::new().prefix("tenure-bench-").tempdir()?;
-    // So that no configuration file above the place of the call is found and read.
+    // No configuration file above the place of the call may be found and read.
     env::set_current_dir(place.path())?;
     let tenure = env::var_os("TENURE_BENCH_INSTALL")
         .unwrap_or_else(|| env!("CARGO_BIN_EXE_tenure").into())

@@ -198,7 +198,7 @@ fn run(plan: &Plan) -> Outcome<()> {
     // opening /dev/null for every process would be measured with it.
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     let bench = Bench::prepare()?;
-    // So that no configuration file above the place of the call is found and read.
+    // No configuration file above the place of the call may be found and read.
     env::set_current_dir(bench.place.path())?;
     print_machine(&bench);
     let (startup, mut notes) = bench.startup_contestants(&bench.helper);

@@ -115,7 +115,7 @@ mod contention {
         first.kill(Signal::KILL);
         let end = first.wait().expect("an end");
         assert!(was_killed(end), "it was killed");
-        // Its child has the witness too, and ends with the input.
+        // The child has the witness too, and ends with the input.
         first.end_input();
         assert_eq!(
             first.line(),

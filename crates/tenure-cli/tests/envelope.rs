@@ -658,8 +658,7 @@ fn pages_and_the_version_keep_to_their_schemas() {
     let _ = judged("version", scene.run(["--version", "--output", "json"]), 0);
 }
 
-/// A single document is answered with exit 2, whatever is wrong and wherever the format was asked
-/// for.
+/// A single document is answered with exit 2, whatever is wrong and wherever the format was asked for.
 #[test]
 fn bad_arguments_are_answered_with_one_document() {
     let scene = Scene::new();
@@ -888,7 +887,7 @@ fn a_code_that_the_command_ends_with_after_a_signal_is_told_beside_it() {
             assert!(said.ends_with(&expected), "{said}");
         }
     }
-    // One that dies of it has no code of its own.
+    // A command that dies of the signal has no code of its own.
     let scene = Scene::new();
     let holder = scene.hold("x", ["--output", "json"]);
     holder.signal(Signal::TERM);
@@ -1133,7 +1132,7 @@ fn waits_that_would_never_end_say_so() {
         ("run", "run a -w 25s --output json -- true"),
         ("acquire", "acquire a -w 25s --output json"),
     ] {
-        // One has a and wants b, which the other one has. That wants a, and is the younger of the two.
+        // The first run has a and wants b, which the second one has. The second wants a, and is the younger of the two.
         let file = |name: &str| scene.path(&format!("{name}.{verb}"));
         let (a, b) = (file("a"), file("b"));
         let (a, b) = (a.display(), b.display());

@@ -642,8 +642,8 @@ fn a_killed_supervisor_is_followed_once_its_lease_is_over() {
         site.check("job")["holder"]["command_pid"].is_u64()
     });
     holder.signal(Signal::KILL);
-    // This machine sees that the supervisor is dead and that the command lives, and neither decides: another machine
-    // with the same memory would see the same of processes that are not its own.
+    // The present machine sees that the supervisor is dead and that the command lives, and neither decides: another
+    // machine with the same memory would see the same of processes that are not its own.
     site.run(&["run", "job", "-n", "--", "true"])
         .expect(4, "its lease runs");
     site.run(&["run", "job", "--wait", "20s", "--", "true"])

@@ -129,8 +129,7 @@ fn numbers(path: &Path) -> Vec<u64> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// A host holds the lock and the other is refused, and told from where; the other waits, and comes
-/// next.
+/// A host holds the lock and the other is refused, and told from where; the other waits, and comes next.
 #[test]
 fn a_lock_on_one_host_is_held_on_the_other() {
     let Some(site) = Site::start("held") else {

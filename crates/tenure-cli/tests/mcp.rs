@@ -447,7 +447,7 @@ fn a_host_that_does_not_read_keeps_no_other_caller_and_does_not_keep_the_server(
             scene.check("deploy")["standing"] == "held"
         });
         if end == Signal::KILL {
-            // It reads at last: nothing was lost.
+            // The host reads at last: nothing was lost.
             let (granted, _) = host.result(id);
             let handle = granted["handle"].clone();
             host.data("lock_release", &json!({ "handle": handle }));

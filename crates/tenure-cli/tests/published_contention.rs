@@ -34,7 +34,7 @@ fn id_of(round: usize, number: usize) -> String {
 /// All contenders ask at once.
 fn contend(format: Format, site: &Site, round: usize, more: &[&str]) -> Vec<Answer> {
     let owner = match format {
-        // These live by a process; the test's own is there for all of them.
+        // Both live by a process; the test's own is there for all of them.
         Format::Sprint | Format::Resume => std::process::id().to_string(),
         Format::Session | Format::Fleet => "none".to_owned(),
     };

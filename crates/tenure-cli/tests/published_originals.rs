@@ -102,8 +102,7 @@ fn together(
     callers
 }
 
-/// Three originals and three of ours begin together, again and again: a single one gets the empty
-/// path.
+/// Three originals and three of ours begin together, again and again: a single one gets the empty path.
 fn one_of_all(format: Format, theirs: impl Fn(&str, &str) -> Process) {
     if !format.is_served() {
         return;

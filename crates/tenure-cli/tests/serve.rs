@@ -827,7 +827,7 @@ fn a_parent_that_does_not_read_blocks_itself_alone() {
         }
         stdin
     });
-    // It has answered until nothing more fits, and reads no further; no other program waits for it.
+    // The server has answered until nothing more fits, and reads no further; no other program waits for it.
     std::thread::sleep(Duration::from_millis(500));
     assert!(is_refused(&scene, "deploy"));
     let asked = scene.run(["cancel", "deploy"]);
@@ -938,7 +938,8 @@ fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
         let entries = std::fs::read_dir(format!("/proc/{pid}/{of}")).expect("serve lives");
         entries.count()
     };
-    // Its own, eight for calls, and one for each lock that it has waited for. A file for each of these, and ten.
+    // Threads: the server's own, eight for calls, and one for each lock that it has waited for. A file for each
+    // of these, and ten.
     let (threads, files) = (count("task"), count("fd"));
     assert!(threads <= 1 + 8 + names.len(), "{threads} threads");
     assert!(files <= 10 + names.len(), "{files} open files");

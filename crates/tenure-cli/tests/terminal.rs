@@ -355,7 +355,7 @@ fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
     let command = terminal.begins(&format!("tenure run x -- {loops}"));
     for times in 1..=3 {
         terminal.key("C-c");
-        // One more stands in the line that was typed.
+        // The line that was typed has one more.
         terminal.until("the trap to run", |screen| {
             screen.matches("caught").count() > times
         });

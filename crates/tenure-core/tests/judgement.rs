@@ -484,7 +484,7 @@ fn the_standing_names_the_first_that_is_left_behind_unless_somebody_lives() {
     );
 }
 
-// Which claims block which, and what a waiter sleeps on.
+// The claims that block each other, and what a waiter sleeps on.
 
 fn of_mode(id: &str, mode: Mode) -> Request {
     let terms = Terms {

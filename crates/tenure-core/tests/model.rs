@@ -786,7 +786,7 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         crashes: 0,
         invariant: "no waiter is sent to sleep behind what has ended",
     },
-    // One was granted behind the place while its caller was away.
+    // A claim was granted behind the place while its caller was away.
     Seeded {
         defect: Defect::OverlooksHoldersBehind,
         scripts: &[RUN, COMES_BACK, RUN],
@@ -820,7 +820,7 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         crashes: 0,
         invariant: "one waits in a queue of one",
     },
-    // It sleeps on, behind a claim that does not end, and its place is not its own any more.
+    // The waiter sleeps on, behind a claim that does not end, and its place is not its own any more.
     Seeded {
         defect: Defect::SleepsThroughRequestsToStop,
         scripts: &[ENDLESS, SINGLE, SINGLE],
@@ -862,7 +862,7 @@ const SEEDED_WHERE_WAITERS_STOP: &[Seeded] = &[
         crashes: 0,
         invariant: "one holder at a time",
     },
-    // It wakes up because the grace is over, and takes that for its turn.
+    // The waiter wakes up because the grace is over, and takes that for its turn.
     Seeded {
         defect: Defect::HoldsOnWaking,
         scripts: &[RUN, STOPS, RUN],

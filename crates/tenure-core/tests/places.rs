@@ -237,7 +237,7 @@ fn a_queue_of_max_counts_the_living_who_are_there() {
     );
     assert_eq!(entry.claims.len(), 1 + PENDING_MAX, "and left no trace");
     assert!(tickets.is_sorted(), "in order of arrival");
-    // One of them is away for a while: there is room, and none when it is back.
+    // A waiter is away for a while: there is room, and none when it is back.
     assert!(entry.reserve(tickets[3], Some(OWNER), GRACE_MS, &at(0)));
     let entering = enter(&mut entry, request("instead", max), &at(1));
     assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
@@ -247,7 +247,7 @@ fn a_queue_of_max_counts_the_living_who_are_there() {
     };
     let entering = enter(&mut entry, request("back", terms), &at(2));
     assert!(is_at(&entering, tickets[3]), "its own place: {entering:?}");
-    // One of them is dead.
+    // A waiter is dead.
     let dead = tickets[5];
     let seen = |claim: &Claim| {
         let mut seen = alive(claim);
@@ -329,7 +329,7 @@ fn a_place_is_kept_for_one_agent_and_for_none_of_its_siblings() {
         (Some("claude/s"), 1),
         (Some("codex/s/a"), 1),
         (None, 1),
-        // It was silent for too long.
+        // The agent was silent for too long.
         (agent, GRACE_MS + 1),
     ] {
         let entering = comes(of(who, auto, BOOT), ms);

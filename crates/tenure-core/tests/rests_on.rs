@@ -73,10 +73,10 @@ fn a_plain_request_that_only_queues_rests_on_nothing() {
         };
         assert_eq!(rests_on(5, None, &[]), Some(RestsOn::Nothing), "the first");
         assert_eq!(rests_on(5, Some(4), &[]), Some(RestsOn::Nothing), "behind");
-        // It was in the list before: a place that was kept.
+        // The claim was in the list before: a place that was kept.
         assert_eq!(rests_on(5, Some(5), &[]), Some(RestsOn::All));
         assert_eq!(rests_on(5, Some(6), &[]), Some(RestsOn::All));
-        // It did something to others.
+        // The claim did something to others.
         assert_eq!(rests_on(5, Some(4), &[CANCEL]), Some(RestsOn::All));
         assert_eq!(rests_on(5, None, &[CANCEL]), Some(RestsOn::All));
     }
@@ -197,7 +197,7 @@ fn only_a_wait_for_the_last_claim_itself_is_directly_behind_it() {
     assert!(queued(5).queues_behind(Some(4)));
     assert!(!queued(5).queues_behind(Some(3)));
     assert!(!queued(5).queues_behind(None));
-    // One for a slot sleeps on the turn of the last claim.
+    // A claim for a slot sleeps on the turn of the last claim.
     let for_a_slot = Entering::Queued {
         ticket: 5,
         behind: Predecessor::Turn { ticket: 4 },

@@ -332,8 +332,7 @@ fn a_lease_that_is_taken_while_its_agent_ends_lives_by_signs() {
     assert!(left > 1, "the end asks for the time at its steps: {left}");
 }
 
-/// The agent waits in line while its session ends, which looks for holds alone, and is granted the
-/// lock then.
+/// The agent waits in line while its session ends, which looks for holds alone, and is granted the lock then.
 #[test]
 fn a_waiter_whose_agent_has_ended_meanwhile_lives_by_signs_from_its_grant_on() {
     let scratch = tempfile::tempdir().unwrap();
@@ -447,7 +446,7 @@ fn one_call_of_an_agent_waits_and_its_place_is_kept() {
         "{}",
         other.facts()
     );
-    // It comes back to its place.
+    // The second agent comes back to its place.
     let again = second.take(&wanted(&["a"]), &long).unwrap_err();
     assert_eq!((again.place, waiting()), (Some(1), 2));
     assert_eq!(first.free().unwrap().len(), 1);

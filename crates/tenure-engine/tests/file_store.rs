@@ -1890,7 +1890,7 @@ impl Renewer {
     fn of(handle: &ClaimHandle) -> Self {
         let liveness_lock = handle.descriptor().expect("a descriptor");
         let copy = liveness_lock.try_clone_to_owned().expect("a copy");
-        // It gets the copy as its standard input, so that no other child of this process inherits it.
+        // The child gets the copy as its standard input, so that no other child of this process inherits it.
         let child = Command::new("sleep")
             .arg("600")
             .stdin(Stdio::from(copy))

@@ -248,7 +248,7 @@ fn woken_by_the_death_of_a_slot_holder() -> Duration {
             let wake = place.sleep(&first, &behind, LONG);
             (wake, instant())
         });
-        // It is asleep by now, and early in its nap.
+        // The sleeper is asleep by now, and early in its nap.
         thread::sleep(Duration::from_millis(100));
         dies.kill();
         let killed = instant();
@@ -376,7 +376,7 @@ fn a_run_within_one_of_two_holds_keeps_that_one_alone() {
         .go_within(&place.name, token.expect("a hold"))
         .expect("an answer");
     let within = within.expect("a part in the second one");
-    // Its command inherits it, and leaves a daemon behind.
+    // The command inherits the descriptor, and leaves a daemon behind.
     #[cfg(unix)]
     let inherited = within.descriptor().expect("a descriptor");
     #[cfg(unix)]

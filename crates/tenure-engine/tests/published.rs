@@ -817,7 +817,7 @@ fn no_change_of_ours_costs_another_program_its_record_whenever_it_comes() {
                 });
                 for ahead in 0..6 {
                     let mut now = place.now();
-                    // So that there is something to write each time.
+                    // Move the clock, so that there is something to write each time.
                     now.wall_us += (ahead + 1) * 1_000_000;
                     now.boot_ms += (ahead + 1) * 1_000;
                     match store.renew(&*handle, &now) {
@@ -872,7 +872,7 @@ impl Record for Meddler {
         claim: &Claim,
         previous: Option<&[u8]>,
     ) -> Result<Vec<u8>, String> {
-        // So that a renewal has something to write.
+        // Add a byte, so that a renewal has something to write.
         let mut bytes = Resume.encode(name, claim, previous)?;
         bytes.push(b' ');
         Ok(bytes)
@@ -1017,7 +1017,7 @@ fn the_path_is_never_empty_during_a_takeover() {
             for round in 0..40 {
                 let id = format!("ours-{round}");
                 place.grant(place.taking(&id));
-                // It becomes stale again, without ever being away.
+                // The record becomes stale again, without ever being away.
                 place.plant_by_rename(&place.stale());
             }
             over.store(true, order);

@@ -80,7 +80,7 @@ usage: growth [--curve NAME] [--least N] [--most N] [--rounds N]
                 _ => return Err(USAGE.into()),
             }
         }
-        // So that no configuration file above the place of the call is found and read.
+        // No configuration file above the place of the call may be found and read.
         env::set_current_dir(bench.place.path())?;
         bench.curve("waiters", &WAITERS, Bench::waiters)?;
         bench.curve("locks", &LOCKS, Bench::locks)?;

@@ -1,7 +1,6 @@
 //! What daemons do under a lock: another root, another user, a copy by fork, another program by exec.
 //!
-//! The test program is started again as the daemon, which says line by line what it did, and goes on when it is
-//! told.
+//! The test program is started again as the daemon, which says line by line what it did, and goes on when it is told.
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -214,7 +213,7 @@ fn leave_root(place: &Path, how: &str) {
         match how {
             "chroot" => done(libc::chroot(jail.as_ptr())),
             "chroot-to-copy" => {
-                // The same path is there in the jail.
+                // A folder of this path is in the jail as well.
                 let inner = place
                     .join("jail")
                     .join(place.strip_prefix("/").expect("a whole path"));
@@ -442,7 +441,7 @@ fn goes_on_in_a_copy(place: &Path, how: &str) {
     assert!(matches!(forked, AdoptError::Forked { .. }), "{forked}");
     let before = guard.token();
     let own = LockManager::new(place.join("locks")).expect("a folder with a name");
-    // Its maker may live for another moment. Then nothing would wake this wait.
+    // The maker may live for another moment. Then nothing would wake this wait.
     for (name, wait) in [
         ("a", Wait::Forever),
         ("b", Wait::For(PATIENCE)),

@@ -766,7 +766,7 @@ fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
     let took = tenure_engine::clock::since(began);
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(guard.verify().is_err());
-    // The same manager goes on where other callers do.
+    // The manager goes on where other callers do.
     let other = locks.acquire("b").expect("a free lock");
     assert!(above.join("locks/b.tenure").exists());
     other.verify().expect("it stands");

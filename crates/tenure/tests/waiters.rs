@@ -236,8 +236,7 @@ async fn take_turns(
     tasks
 }
 
-/// Lets so many tasks wait without a thread or a file each, and take turns in the order in which they
-/// asked.
+/// Lets so many tasks wait without a thread or a file each, and take turns in the order in which they asked.
 fn a_storm(count: usize) {
     let place = Place::new();
     let locks = place.locks();
@@ -299,7 +298,7 @@ fn tasks_of_two_processes_take_turns_in_their_order_and_never_overlap() {
     let other = runtime().block_on(async {
         let held = locks.acquire_async("a", &turns()).await.expect("free");
         let other = place.child("tasks");
-        // Its first task stands in the list before ours do.
+        // The first task of the others stands in the list before ours do.
         eventually(|| place.claims("a") == 2);
         let tasks = take_turns(&locks, &order, 300, place.0.path()).await;
         held.release_async().await.expect("a release");
@@ -698,7 +697,7 @@ fn a_panic_of_a_holder_or_of_its_callback_passes_the_turn_on() {
         let next = waiting(&locks, &turns()).await;
         drop(held);
         assert!(task.await.is_err(), "it panicked");
-        // It was told in the line or in the list, and the panic goes on in the caller.
+        // The callback was told in the line or in the list, and the panic goes on in the caller.
         assert!(tokio::spawn(callback).await.is_err(), "it panicked");
         drop(next.await.expect("a turn"));
     });
@@ -894,8 +893,7 @@ enum Crosses {
     Slots,
 }
 
-/// Puts so many callers in a ring; each enters its wait after the one before. Answers what each came to, in that
-/// order.
+/// Puts so many callers in a ring; each enters its wait after the one before. Answers what each came to, in that order.
 fn in_a_ring(
     managers: &[LockManager],
     how: Crosses,

@@ -163,7 +163,7 @@ fn groups_of_all_work_trees_of_a_clone_meet_and_can_be_cancelled_from_each() {
         "no place beside the records"
     );
 
-    // The same place by another way, and the session lock left out.
+    // A second way to name that place, and the session lock left out.
     let state = clone.join(".state").display().to_string();
     let words = ["run", "--group", "Issue-42", "--wait", "0", "--", "true"];
     for (tree, dir) in [(&clone, state.as_str()), (&linked, ".state")] {

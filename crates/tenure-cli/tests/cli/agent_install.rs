@@ -1250,7 +1250,7 @@ fn status_names_what_keeps_claudes_hooks_from_working() {
         );
     }
     assert!(!well.stdout().contains("tenure run *)"));
-    // The same hooks a second time: for the user, and by the plugin.
+    // Install the hooks a second time: for the user, and by the plugin.
     desk.run(&["install", "claude", "--user"])
         .expect(0, "installed");
     assert_eq!(wrong(&status(1), "double").len(), 1);

@@ -517,7 +517,7 @@ fn work_trees_share_a_path_only_where_that_is_wanted() {
     assert_eq!(of(&trees[1], "worktree", SIBLING), 0, "another file");
     assert_eq!(of(&trees[0], "repo", FIRST), 0);
     assert_eq!(of(&trees[1], "repo", SIBLING), 4, "the same for both trees");
-    // The same path in another repository is another lock.
+    // A path of another repository is another lock.
     fs::create_dir(scene.path("other")).unwrap();
     answer(
         scene

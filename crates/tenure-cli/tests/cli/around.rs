@@ -147,7 +147,7 @@ fn place_of_a_nested_call_table() {
             "web/packages/ui",
             format!("{web}/packages/ui/ui-locks"),
         ),
-        // The same project, and what says nothing of a place: the run's.
+        // A file of this project that says nothing of a place: the run's counts.
         ("", "a", "run".into(), "", "a", repo("a")),
         ("", "a", "run".into(), "", "nowhere", repo("a")),
         ("", "a", "run".into(), "", "plain", repo("a")),
@@ -475,7 +475,7 @@ fn scope_of_a_repository_is_asked_anew_in_another_one() {
         script(&scene, "a", &line).trim().to_owned()
     };
     let repo = |name: &str| format!("{root}/{name}/.git/tenure/locks");
-    // One file above both, then the variable alone.
+    // A single file above both, then the variable alone.
     assert_eq!(inner("", "run", "b"), repo("b"));
     assert_eq!(inner("", "run", "a"), repo("a"));
     assert_eq!(

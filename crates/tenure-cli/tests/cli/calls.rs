@@ -339,7 +339,7 @@ fn who_is_ended_by_a_cancel() {
         let rest = &before[..before.len() - 1];
         eventually("that one to end", || stage.at_work() == rest);
         if rest.is_empty() {
-            // Its command has ended a little before its hold.
+            // The command has ended a little before its hold.
             eventually("its hold to end", || stage.verb("check", &[]).code() == 0);
         }
         let all = stage.named("cancel", &[]);

@@ -231,7 +231,7 @@ fn groups_that_the_command_has_made_are_ended_and_removed_too() {
     let Some(surroundings) = Surroundings::new(&scene) else {
         return;
     };
-    // It goes into a group two levels below its own, and what it leaves is born there.
+    // The command goes into a group two levels below its own, and what it leaves is born there.
     let deeper = format!(
         "own='{}'$(sed -n 's,^0::.*\\(/tenure-\\),\\1,p' /proc/self/cgroup)\n\
          mkdir -p \"$own/a/b\" \"$own/c\" && echo 0 >\"$own/a/b/cgroup.procs\"",
@@ -354,7 +354,7 @@ fn what_is_left_of_a_group_is_removed_by_the_next_run() {
     let left = surroundings.groups();
     assert_eq!(left.len(), 1, "{left:?}");
 
-    // It may have made groups for what it is about to start.
+    // The command may have made groups for what it is about to start.
     let for_later = surroundings.seen().join(&left[0]).join("for-later");
     fs::create_dir(&for_later).unwrap();
 

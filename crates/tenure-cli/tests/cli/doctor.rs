@@ -764,8 +764,8 @@ fn locks_that_could_not_be_tried_are_a_note() {
         strace.arg(format!("--inject=fcntl:{inject}"));
         answer(strace.args([crate::support::TENURE, "doctor"]))
     };
-    // Which of the calls is the first lock of the trial: each one in turn. What the system says of the file system
-    // is a finding about it, and all else shows nothing.
+    // Each call in turn is the first lock of the trial. What the system says of the file system is a finding about
+    // it, and all else shows nothing.
     for (error, status, code, told) in [
         ("EAGAIN", "note", 0, "not tried, so not known"),
         (

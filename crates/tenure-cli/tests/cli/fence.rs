@@ -298,7 +298,7 @@ fn eight_checkers_at_once_lose_no_update_and_never_lower_the_mark() {
         let mut state = seed;
         let mut answers = Vec::new();
         for round in 1..=ROUNDS {
-            // They rise on the whole, so that the mark is raised again and again.
+            // Tokens rise on the whole, so that the mark is raised again and again.
             let token = round * 100 + random(&mut state) % 400;
             let mark = word(&resource.mark);
             let text = token.to_string();

@@ -293,7 +293,7 @@ const ALIKE: &[&[&str]] = &[
     &["-o", "-F"],
     &["--verbose", "f", "sh", "-c", "echo hi; exit 3"],
     &["--verbose", "f", "-c", "echo hi"],
-    // Which descriptors the command has, and under which number the lock.
+    // The descriptors that the command has, and the number of the lock's.
     &["f", "sh", "-c", "readlink /proc/$$/fd/3"],
     &["-F", "f", "sh", "-c", "readlink /proc/$$/fd/3"],
     &["-o", "f", "sh", "-c", "readlink /proc/$$/fd/3"],

@@ -379,7 +379,7 @@ impl Asked {
             scene.root().display()
         );
         scene.script("bin/gh", &gh);
-        // None of these runs comes as far as a commit.
+        // No run here comes as far as a commit.
         scene.script("bin/git", "#!/bin/sh\n");
         Self { scene }
     }
@@ -452,7 +452,7 @@ fn the_reaction_of_a_run_is_taken_away_at_its_end() {
     assert_eq!(run.finish().code(), 143);
     assert_eq!(asked.taken().len(), 2, "put there and taken away");
 
-    // There is nothing to mark, or GitHub does not answer: the work is done all the same.
+    // Nothing is to be marked, or GitHub does not answer: the work is done all the same.
     let _ = answer(work.env("AGENT", "exit 4").env("NUMBER", "")).expect(4, "a schedule");
     assert_eq!(asked.taken(), [""; 0]);
     fs::write(asked.scene.path("down"), "").unwrap();

@@ -1188,7 +1188,7 @@ fn a_run_leaves_the_last_instances_of_inotify_to_other_programs() {
         if has_one {
             eventually("it watches", watches);
         } else {
-            // It tries that once, soon after its start.
+            // The waiter tries that once, soon after its start.
             throughout(Duration::from_millis(300), "it goes on", || true);
             throughout(Duration::from_millis(300), "it takes none", || !watches());
         }

@@ -309,7 +309,7 @@ fn a_session_and_a_group_outside_the_pid_namespace_are_no_fault() {
                   for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; grep -q '^[0-9]' late && break; done; cat late";
     scene.write(
         "late.sh",
-        // It is a daemon once setsid(1) has ended: until then it stands below the command.
+        // A daemon once setsid(1) has ended: until then it stands below the command.
         "sleep 0.1; tenure -q run -w 20s x -- echo ran >late 2>&1; echo $? >>late",
     );
     for (line, expected) in [

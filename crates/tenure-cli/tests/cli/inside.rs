@@ -43,7 +43,7 @@ fn nested_call_that_lost_its_variables_is_known_by_ancestry() {
             "81",
         ),
         ("x", "tenure -q run --force --yes x -- echo ran", "81"),
-        // It may go on under it.
+        // The inner run may go on under the outer one.
         ("x", "tenure -q run --reentrant x -- echo ran", "ran 0"),
         // Another lock is another lock.
         ("x", "tenure -q run y -- echo ran", "ran 0"),
@@ -78,7 +78,7 @@ fn what_is_no_part_of_the_run_waits_like_everybody() {
     // A daemon that the run started keeps the variables. It has the lock when the run has ended.
     scene.write(
         "late.sh",
-        // It is a daemon once setsid(1) has ended: until then it stands below the command.
+        // A daemon once setsid(1) has ended: until then it stands below the command.
         "sleep 0.1; tenure -q run -w 20s x -- echo ran >late 2>&1; echo $? >>late",
     );
     let line = "tenure -q run x -- sh -c 'setsid -f sh late.sh; sleep 0.7'; \

@@ -78,7 +78,7 @@ fn an_answer_about_many_locks_keeps_none_of_them() {
     let before = CALLS.map(|words| least(&scene, words));
     plant(&scene, 3_000);
     for (words, before) in CALLS.into_iter().zip(before) {
-        // Their views alone took 25 MiB.
+        // The views alone took 25 MiB.
         assert!(
             answers(&scene, words, before + 12),
             "{words}: one lock needs {before} MiB, and 3,001 need 12 more"

@@ -424,7 +424,7 @@ fn orphan_is_ended_only_with_proof_table() {
         eventually("its supervisor to be dead", || {
             scene.check("x")["holder"]["orphaned"] == true
         });
-        // Its lock is free a moment before the system counts it as dead.
+        // The lock is free a moment before the system counts the holder as dead.
         let cancel = || {
             scene
                 .run(["cancel", "--orphan", "x"])
@@ -612,7 +612,7 @@ fn force_continues_a_stopped_holder_and_no_other_process() {
         "{said}"
     );
     assert!(is_stopped(held.pid()), "it was not continued");
-    // Its command is stopped, too, as by Ctrl-Z.
+    // The command is stopped, too, as by Ctrl-Z.
     send(held.command, Signal::STOP);
     let done = scene.run(["cancel", "--force", "j", "--output", "json"]);
     let done = done.expect(0, "it is continued").json();

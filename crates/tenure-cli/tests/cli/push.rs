@@ -875,7 +875,7 @@ fn a_branch_is_pushed_to_its_upstream() {
     shared.commit(&shallow, "four", "4\n");
     assert_eq!(goes_to(&shared, &shallow, &[]), "feature/wip");
 
-    // One whose remote-tracking branch was never fetched: the remote is asked.
+    // A branch whose remote-tracking branch was never fetched: the remote is asked.
     shared.git(&clone, &["checkout", "-q", "-b", "late"]);
     shared.git(&clone, &["config", "branch.late.remote", "origin"]);
     shared.git(
@@ -886,7 +886,7 @@ fn a_branch_is_pushed_to_its_upstream() {
     shared.git(&clone, &["reset", "-q", "--hard", "origin/main"]);
     shared.commit(&clone, "five", "5\n");
     assert_eq!(goes_to(&shared, &clone, &[]), "unfetched");
-    // The same remote by its URL.
+    // Name that remote by its URL.
     assert_eq!(goes_to(&shared, &clone, &["--remote", &url]), "unfetched");
     let there = shared.git(&shared.bare(), &["rev-parse", "main"]);
     assert_eq!(there, main, "nothing of all this went to main");

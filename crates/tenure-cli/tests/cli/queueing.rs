@@ -176,7 +176,7 @@ fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
     );
     let text = scene.run(["check", "x"]).stdout();
     assert!(text.contains("away, in line for"), "{text}");
-    // It comes back, and stands where it stood.
+    // The caller comes back, and stands where it stood.
     let mut back = vec!["run", "x", "-q", "-w", "forever", "--ticket", &ticket];
     back.extend(["--", "sh", "-c", "echo first >>order"]);
     let back = start(&scene, &back);
@@ -456,7 +456,8 @@ fn stopped_next(scene: &Scene) -> Started {
     ];
     let waiting = start(scene, &words);
     scene.until_queued("x", 1);
-    // Its claim is seen before it has released the guard. One that is stopped with the guard is another case.
+    // The claim is seen before the waiter has released the guard. A waiter that is stopped with the guard is
+    // another case.
     eventually("it is stopped without the guard", || {
         waiting.signal(Signal::STOP);
         eventually("it is stopped", || {
@@ -519,7 +520,7 @@ fn a_stopped_waiter_is_named_and_lets_others_pass_after_its_grace() {
     let _ = at_once.expect(0, "who was passed once grants no grace again");
     assert!(took < Duration::from_secs(8), "{took:?}");
 
-    // It goes on while another holds, and waits for it at its old place.
+    // The waiter goes on while another holds, and waits for it at its old place.
     let held = holder(&scene);
     waiting.signal(Signal::CONT);
     let newer = start(

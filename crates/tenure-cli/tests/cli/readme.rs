@@ -96,7 +96,7 @@ const AROUND: [Around; 10] = [
     around("tenure push", "git_work", &[0]),
     // Without hooks there is something wrong, and with them a page before this line has installed them.
     around("tenure agent status", "", &[0, 1]),
-    // These servers do not exist here; a binary without etcd says that.
+    // The servers do not exist here; a binary without etcd says that.
     around("tenure --store", "", &[12, 2]),
     around("tenure --profile resume", "mkdir -p store", &[0]),
 ];
@@ -384,7 +384,7 @@ fn run_page(scene: &Scene, page: &str) -> usize {
                     if set_up(page, line) {
                         count += 1;
                     } else if let Some(line) = line.strip_prefix("cargo run -q -- ") {
-                        // The same binary, built already.
+                        // Run the binary that is built already.
                         let line = format!("tenure {line}");
                         count += run_lines(scene, page, &block, &[&line]);
                     } else if is_run {

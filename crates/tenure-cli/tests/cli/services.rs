@@ -88,7 +88,7 @@ fn by_cron(scene: &Scene) -> Command {
 #[test]
 fn systemd_accepts_the_units() {
     let scene = scene();
-    // It looks at the units of this machine as well, which are not ours to judge.
+    // The program looks at the units of this machine as well, which are not ours to judge.
     let verify = |service: &str| {
         scene.write("backup.service", service);
         scene.write("backup.timer", &here(&scene, "systemd/backup.timer"));
@@ -108,7 +108,7 @@ fn systemd_accepts_the_units() {
     };
     let unit = here(&scene, "systemd/backup.service");
     assert_eq!(verify(&unit), (true, String::new()));
-    // It sees a slip, though it calls that no failure.
+    // The program sees a slip, though it calls that no failure.
     let (_, said) = verify(&unit.replace("KillMode=mixed", "KillMode=mixd"));
     assert!(said.contains("mixd"), "{said}");
 }
@@ -182,7 +182,7 @@ fn what_a_service_manager_says_to_a_run_is_said_to_its_command_table() {
     // With `--exec` the command is the process that was started.
     let line = format!("{start} --exec x -- sh -c 'test $LISTEN_PID = $$'");
     let _ = scene.shell(&line).expect(0, "--exec");
-    // Those of another process stay as they are.
+    // Variables of another process stay as they are.
     let line = "export LISTEN_PID=1; exec tenure run x -- sh -c 'test $LISTEN_PID = 1'";
     let _ = scene.shell(line).expect(0, "of another process");
 }

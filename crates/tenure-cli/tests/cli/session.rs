@@ -192,7 +192,7 @@ fn only_the_facts_of_a_record_are_printed() {
     let listed = state.run(&["list"]).expect(0, "a list").stdout();
     let row = listed.lines().last().unwrap_or_default();
     assert!(row.ends_with("PID 999999 (request run-9)"), "{row:?}");
-    // One that waits behind it has all of them.
+    // A waiter behind the holder has all of them.
     let mut command = state.scene.tenure(["--profile", "session"]);
     command.args([
         "acquire", "7", "--owner", "none", "--wait", "30s", "--why", "its turn",

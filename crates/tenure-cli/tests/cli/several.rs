@@ -315,7 +315,7 @@ fn each_slot_has_a_number_of_its_own() {
     second.signal(Signal::KILL);
     send(second.command, Signal::KILL);
     eventually("the number of the dead is free", || told(&scene) == "1\n");
-    // Its supervisor is dead, and its command works on under its number.
+    // The supervisor is dead, and its command works on under its number.
     scene.until_named("x");
     first.signal(Signal::KILL);
     let again = scene.hold("x", ["-q", "--slots", "4"]);
@@ -753,7 +753,7 @@ fn a_circle_is_found_although_another_wait_of_the_same_hold_has_come_and_gone() 
     let scene = Scene::new();
     let other = scene.hold("c", ["-q"]);
     let root = scene.root().display().to_string();
-    // It has a; beside each other it waits for c, which it gets soon, and for b.
+    // The run has a; beside each other it waits for c, which it gets soon, and for b.
     let line = format!(
         "tenure run -q -w 25s c -- true & \
          while [ -d '{root}' ] && [ ! -e '{root}/go.a' ]; do sleep 0.01; done; \
@@ -780,7 +780,7 @@ fn a_circle_is_found_although_another_wait_of_the_same_hold_has_come_and_gone() 
 fn the_note_of_a_killed_waiter_deceives_nobody() {
     let scene = Scene::new();
     let root = scene.root().display().to_string();
-    // It has a, waits for b inside, is killed there, and works on under a.
+    // The run has a, waits for b inside, is killed there, and works on under a.
     let line = format!(
         "tenure run -w 25s b -- true & echo $! >'{root}/inner.new'; mv '{root}/inner.new' \
          '{root}/inner'; wait; while [ -d '{root}' ] && [ ! -e '{root}/end' ]; do sleep 0.01; done"

@@ -156,7 +156,7 @@ fn a_signal_while_waiting_leaves_the_line() {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut waiting = Started::new(&mut command);
             if verb == "wait" {
-                // It stands in no queue; its line on stderr says that it waits.
+                // A `wait` stands in no queue; its line on stderr says that it waits.
                 use std::io::Read;
                 let mut first = [0; 8];
                 waiting.stderr().read_exact(&mut first).expect("a line");
@@ -346,7 +346,7 @@ fn the_whole_group_is_gone_before_the_next_one_starts() {
     let scene = Scene::new();
     let gate = Gate::new(&scene, "x");
     let pid_file = scene.path("grandchild.pid");
-    // It ignores SIGTERM, and its parent does not wait for it.
+    // The grandchild ignores SIGTERM, and its parent does not wait for it.
     let prelude = format!(
         "(trap '' TERM; sh -c 'echo $$ >\"$0.new\"; mv \"$0.new\" \"$0\"; exec sleep 600' {}) &",
         pid_file.display()

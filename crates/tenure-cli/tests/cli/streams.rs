@@ -108,7 +108,7 @@ fn closed_standard_descriptors_do_no_harm() {
         let line = format!("exec tenure run x -- sh -c 'exit 3' {closed}");
         let _ = scene.shell(&line).expect(3, closed);
     }
-    // None of our own files may have slipped into a closed place.
+    // Our own files may not have slipped into a closed place.
     let line = "exec tenure run x -- sh -c 'readlink /proc/self/fd/0 >&2' <&- >&-";
     let answer = scene.shell(line);
     assert!(

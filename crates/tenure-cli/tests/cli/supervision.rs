@@ -34,7 +34,7 @@ fn leaves_daemon(scene: &Scene, prelude: &str) -> (String, std::path::PathBuf) {
         root = scene.root().display(),
     );
     let body = scene.script("daemon", &body);
-    // Its parent is a subshell that ends at once.
+    // The parent is a subshell that ends at once.
     let line = format!("(setsid '{}' </dev/null >/dev/null 2>&1 &)", body.display());
     (line, pid)
 }

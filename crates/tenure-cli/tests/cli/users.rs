@@ -551,7 +551,7 @@ fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders(
     ];
     let named = answer(&mut by_sudo(&named)).expect(0, "a file that is named");
     assert_eq!(named.stdout(), "3\n");
-    // So do lines for a shell.
+    // Lines for a shell would decide it too.
     for key in ["rollback", "on_supersede", "on_superseded"] {
         let line = format!("[lock.x]\n{key} = \"touch ran\"\n");
         machine.file("project/tenure.toml", ADA, &line);
@@ -755,7 +755,7 @@ fn an_agent_of_another_user_holds_until_it_is_silent() {
     };
     let locks = machine.team_folder("agents", 0o3770);
     let by = |user, line: &str| as_user(&machine, user, &locks, line);
-    // Its host is an init of the test's: it lives.
+    // The host is an init of the test's: it lives.
     let owner = std::process::id();
     let line = format!("$T acquire x --as claude/1/a --ttl 2s --owner {owner}");
     let _ = by(ADA, &line).expect(0, "acquired");
@@ -1781,7 +1781,7 @@ fn a_strangers_repository_is_used_only_if_it_is_shared_with_a_group() {
     std::os::unix::fs::lchown(&git, Some(EVE.number), None).unwrap();
     refused(machine.run(ADA, &top, &words), &git, EVE, "--dir");
     fs::remove_file(&git).unwrap();
-    // One that a group shares is the group's.
+    // A repository that a group shares is the group's.
     let git = repository(&machine, "shared/.git", BOB, 0o755);
     chown(&git, None, Some(TEAM)).unwrap();
     mode(&git, 0o2775);
@@ -2023,7 +2023,7 @@ fn who_may_read_a_record_checks_the_lock_and_takes_nothing() {
     };
     for (profile, name, intent, place) in FORMATS {
         if matches!(profile, "native" | "resume" | "session") {
-            // There the record lies in a folder of the owner's alone.
+            // The record lies in a folder of the owner's alone there.
             continue;
         }
         let project = machine.folder(&format!("read-{profile}"), ADA, 0o755);

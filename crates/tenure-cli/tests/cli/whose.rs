@@ -576,7 +576,7 @@ fn owner_of_a_hold_between_steps_table() {
         let is_of_step = told.contains("this shell") || told.contains("claude");
         let lasts = u8::from(is_held && !is_of_step);
         let code = if is_held { 0 } else { 2 };
-        // One of the calls takes the lock itself, and is refused again.
+        // An `acquire` takes the lock itself, and is refused again.
         let given_back = if call.contains("acquire") { 2 } else { 0 };
         let expected = format!("{code}\n{lasts}\n{given_back}\n");
         assert_eq!(said, expected, "{parent}: {call}: {first}{second}");

@@ -29,7 +29,7 @@ fn nested(scene: &Scene, outer: &[&str], inner: &str) -> Nested {
     let gate = Gate::new(scene, "inner");
     scene.script("work", &format!("#!/bin/sh\n{}\n", gate.script("")));
     let code = scene.path("code");
-    // It ends once the inner run is at work; one that had not begun would be refused.
+    // The outer run ends once the inner run is at work; a run that had not begun would be refused.
     let line = format!(
         "(tenure {inner} -- ./work; echo $? >code.new; mv code.new code) >/dev/null 2>&1 & \
          while [ -d . ] && [ ! -e inner.0.begun ]; do sleep .01; done"
@@ -77,7 +77,7 @@ fn a_run_stays_until_what_goes_on_under_its_lock_has_ended() {
         (&["run", "--group", "x"], "run --reentrant --group x"),
         (&["run", "-l", "x", "-l", "y"], "run --reentrant x"),
         (&["run", "x", "--shared"], "run --reentrant x --shared"),
-        // One that has come to an end itself, and left another behind.
+        // A run that has come to an end itself, and left another behind.
         (
             &["run", "x"],
             "run --reentrant x -- sh -c 'tenure run --reentrant x \"$@\" & sleep .1' sh",

@@ -249,7 +249,7 @@ impl Place<'_> {
             }
         }
         if kind == round::HAND_OVER {
-            // Which thread is the last to have the handle, and closes its file, is chance.
+            // Chance decides which thread is the last to have the handle, and closes its file.
             of_round.remove("close");
         }
         let first: Counts = of_round.remove_entry(INSTRUCTIONS).into_iter().collect();

@@ -54,7 +54,7 @@ fn rounds(words: &[String]) -> Result<(), Box<dyn Error>> {
                 .args([WORD, OTHER, folder, times])
                 .stdout(Stdio::piped());
             let mut other = other.spawn()?;
-            // It holds the lock now, so that each of the rounds has to wait.
+            // The other process holds the lock now, so that each of the rounds has to wait.
             let holds = &mut [0; 1];
             other.stdout.as_mut().ok_or("no pipe")?.read_exact(holds)?;
             let taken = turns(&locks, rounds, || Ok(()));
@@ -64,7 +64,7 @@ fn rounds(words: &[String]) -> Result<(), Box<dyn Error>> {
                 return Err(format!("the other process ended with {ended}").into());
             }
         }
-        // One more: it holds before the first round of the one that is counted. It says when it holds.
+        // A round more: it holds before the first round of the process that is counted, and says when it holds.
         OTHER => turns(&locks, rounds + 1, || {
             let mut out = std::io::stdout();
             out.write_all(b"!").and_then(|()| out.flush())

@@ -95,8 +95,7 @@ enum Before {
     Dead,
     /// The test holds it by `acquire`.
     Held,
-    /// Held by `acquire`, with so much said about the hold that two claims do not fit into a small
-    /// slot.
+    /// Held by `acquire`, with so much said about the hold that two claims do not fit into a small slot.
     HeldAtLength,
     /// Held, and a crowd of waiters was killed: their claims are most of a long list.
     HeldBeforeMany,

@@ -425,7 +425,7 @@ fn cut(story: &Story) -> BTreeMap<Found, usize> {
         past: &past,
         here,
     };
-    // One image is looked at once. A durable hold has to be in each that may be there after its answer.
+    // An image is looked at once. A durable hold has to be in each that may be there after its answer.
     let mut images = BTreeMap::new();
     // Of a long story fewer, for each cut of it.
     let drawn = if is_long() {

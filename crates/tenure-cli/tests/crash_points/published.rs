@@ -106,7 +106,7 @@ impl Transition {
             Verb::Cancel => format.words(site, "cancel", &[]),
             Verb::Clean => {
                 let mut words = format.words(site, "clean", &[]);
-                // It cleans all of a folder, and takes no name.
+                // `clean` cleans all of a folder, and takes no name.
                 words.remove(3);
                 words
             }
@@ -136,12 +136,12 @@ impl Transition {
         let is_changed = after.as_deref() != before;
         let is_ours = is_changed && after.as_deref().is_some_and(|now| now.contains(STRUCK));
         match (self.verb, after.as_deref()) {
-            // It may not have come to anything.
+            // The call may not have come to anything.
             _ if !is_changed => {}
             (Verb::Acquire | Verb::AcquireForcing | Verb::Run, Some(_)) if is_ours => {}
             // A run releases at its end.
             (Verb::Run | Verb::Release | Verb::Clean, None) => {}
-            // Its id reached no reader, so the call gave back what it had.
+            // The id reached no reader, so the call gave back what it had.
             (Verb::Acquire | Verb::AcquireForcing, None) if is_answer_lost(&answer) => {}
             (Verb::Heartbeat, Some(now)) => crate::ensure!(
                 now.contains(FIRST) && before.is_some_and(|before| before.len() == now.len()),
@@ -259,7 +259,7 @@ impl Transition {
         let by_age = matches!(self.format, Format::Session | Format::Fleet);
         match (self.before, self.verb) {
             _ if after.is_none() => Hold::Nobody,
-            // Its process is dead with it, or has released; only an age does not know.
+            // The process is dead with it, or has released; only an age does not know.
             (_, Verb::Run) if is_ours && !by_age => Hold::Nobody,
             _ if is_ours => Hold::Struck,
             (Before::Held | Before::HeldForAWhile, _) => Hold::First,

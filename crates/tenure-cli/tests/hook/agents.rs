@@ -315,16 +315,16 @@ impl Host {
                 .next()
                 .and_then(|pid| pid.parse::<u32>().ok());
             match pid {
-                // It is being written, or was just given up.
+                // The name is being written, or the lock was just given up.
                 None => std::thread::sleep(Duration::from_millis(5)),
                 Some(pid) if is_alive(pid) && state(pid) != Some('Z') => {
-                    // It may have been given up between the two looks.
+                    // The lock may have been given up between the two looks.
                     if std::fs::read_to_string(&file).is_ok_and(|again| again == whose) {
                         self.wrong(&format!("{me} edits {known}, which is {whose}'s"));
                         return;
                     }
                 }
-                // Its host was killed, and its right with it.
+                // The host was killed, and its right with it.
                 Some(_) => {
                     let _ = rustix::fs::unlink(&file);
                 }

@@ -147,7 +147,7 @@ fn a_command_is_one_whatever_tool_runs_it() {
     ] {
         assert!(ask(tool, input).nothing(), "{tool}");
     }
-    // Its end comes early, and proves nothing.
+    // The end comes early, and proves nothing.
     let event = |name: &str| {
         let input = json!({"command": "make"});
         claude(name, &repository.root(), "toolu_1", "Monitor", input)

@@ -103,7 +103,7 @@ fn a_rewrite_that_does_not_arrive_is_told_once_and_then_refused() {
     // The host says that it ran the new text.
     let new = before("t2", "make").command();
     assert!(after("t2", &new).nothing());
-    // It runs, and leaves its mark.
+    // The command runs, and leaves its mark.
     repository.scene.script("make", "#!/bin/sh\n");
     let new = before("t3", "make").command();
     let path = format!(
@@ -121,7 +121,7 @@ fn a_rewrite_that_does_not_arrive_is_told_once_and_then_refused() {
         .current_dir(&folder);
     super::support::answer(&mut shell).expect(0, "the command under its lock");
     assert!(after("t3", "make").nothing(), "there is a mark");
-    // It goes on in the background.
+    // The command goes on in the background.
     assert!(before("t4", "make").command().contains("tenure run"));
     let mut event = claude(
         "PostToolUse",
@@ -210,7 +210,7 @@ fn a_missing_mark_that_has_another_reason_proves_nothing() {
     assert!(ask(&event("changed", "PostToolUse", "make all")).nothing());
     nothing_yet("changed");
 
-    // It waited in vain, and its host tells of no failure.
+    // The command waited in vain, and its host tells of no failure.
     let holder = repository.scene.path("held");
     let line = format!(
         "tenure run b -- sh -c ': >{0}; while [ -e {0} ]; do sleep 0.05; done'",
@@ -344,7 +344,7 @@ fn no_answer_to_the_end_of_a_turn_ever_blocks() {
                 event[key] = value;
                 event.to_string()
             };
-            // It has no session or a strange one, breaks off, or is longer than what is read.
+            // The event has no session or a strange one, breaks off, or is longer than what is read.
             let mut cut = whole.to_string();
             cut.truncate(cut.len() - 9);
             let events = [

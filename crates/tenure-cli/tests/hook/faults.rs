@@ -75,10 +75,10 @@ fn while_the_rules_cannot_be_read_no_file_is_edited_but_theirs() {
         assert!(reason.contains("line 4"), "{files:?}: {reason}");
     }
 
-    // Its rules all say that a fault opens them.
+    // The rules all say that a fault opens them.
     repository.rules(&format!("{PATHS}on_error = \"open\"\n[lock.x\n"));
     assert!(edit(&repository, "a/b").message().contains("goes on"));
-    // It is mended.
+    // The file is mended.
     repository.rules("");
     assert!(edit(&repository, "a/b").nothing());
 }

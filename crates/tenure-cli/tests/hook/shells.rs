@@ -86,7 +86,7 @@ impl Shells {
         let path = format!("{}:{path}", scene.path("bin").display());
         let mut command = Command::new(shell);
         if shell == "zsh" {
-            // Its copies of one output run beside each other, in whatever order.
+            // The copies of one output run beside each other in zsh, in whatever order.
             command.args(["-o", "no_multios"]);
         }
         let output = command

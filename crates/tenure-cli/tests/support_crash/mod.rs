@@ -153,8 +153,7 @@ impl Site {
         self.settle(command)
     }
 
-    /// A call of the binary under another program, which gets the binary's path and `words` as its
-    /// last ones.
+    /// A call of the binary under another program, which gets the binary's path and `words` as its last ones.
     pub(crate) fn tenure_under<'a>(
         &self,
         mut outer: Command,

@@ -225,7 +225,7 @@ impl Draw<'_> {
         let is_fleet = call.words.iter().any(|word| word == "fleet");
         call.around = match call.program {
             Program::Flock => Surroundings::USUAL,
-            // It is a shell's part that it plays.
+            // A shell's part is what the hand plays.
             Program::Hand => Surroundings {
                 blocks: false,
                 ..drawn
@@ -474,7 +474,7 @@ impl Draw<'_> {
         if let Some((_, strike @ (Strike::Kill | Strike::KillAll | Strike::StopKill(_)))) =
             &mut call.strike
         {
-            // Its call goes on without it.
+            // The call goes on without it.
             *strike = Strike::Kill;
         }
         call
@@ -586,7 +586,7 @@ impl Draw<'_> {
                 (_, Strike::Kill | Strike::StopKill(_)) => Strike::KillAll,
                 (_, strike) => strike,
             };
-            // Those that live by their age are stale seconds later.
+            // Records that live by their age are stale seconds later.
             let lasts = matches!(profile, Profile::Session | Profile::Fleet);
             let kills = strike.signal() == Some(9);
             (!(lasts && kills) || rarely).then_some((at, strike))

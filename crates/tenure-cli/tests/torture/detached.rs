@@ -204,7 +204,7 @@ pub(crate) fn own(world: &World, id: &str, owned: Owned) {
         if released.is_some() {
             return;
         }
-        // One that was killed after its write has released, and another may hold by now.
+        // A release that was killed after its write has released, and another may hold by now.
         allowed = &[0, 6];
     }
     let _ = expect(world, &release, allowed, None);

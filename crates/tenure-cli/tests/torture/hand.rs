@@ -1,8 +1,7 @@
 //! What works under a lock: takes the witness, writes itself down, perhaps leaves a daemon or calls
 //! `tenure` itself, and ends. The same program as the test, called as `hand PLAN`.
 //!
-//! The hand trusts nothing that the lock says but the token, which it writes down for others to
-//! judge.
+//! The hand trusts nothing that the lock says but the token, which it writes down for others to judge.
 
 use crate::journal::Journal;
 use crate::witness::{self, Mode, Resource};
@@ -64,8 +63,7 @@ pub(crate) struct Plan {
     pub(crate) is_on_roster: bool,
     /// Calls of `tenure` that it makes, and what they may answer with.
     pub(crate) nested: Vec<(Vec<String>, Vec<u8>)>,
-    /// Whether the nested calls find nothing of what the run around them hands down, as behind
-    /// `env -i` or sudo.
+    /// Whether the nested calls find nothing of what the run around them hands down, as behind `env -i` or sudo.
     pub(crate) is_stripped: bool,
 }
 

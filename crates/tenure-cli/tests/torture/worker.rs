@@ -73,7 +73,7 @@ fn make(world: &World, number: u64, call: &Call) {
     words.push(program.to_owned());
     let (program, before) = (words.remove(0), words);
     let mut command = if around.is_terminal() {
-        // It begins a session, which takes a process that leads no group.
+        // The call begins a session, which takes a process that leads no group.
         world.program_in_our_group(&program)
     } else {
         world.program(&program)
@@ -276,7 +276,7 @@ fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
     let Some(command) = begins(world, call, child) else {
         return false;
     };
-    // Its child, in a group of its own, and not collected: it is the command.
+    // The child, in a group of its own, and not collected: that is the command.
     let Some(group) = group_below(command, child.id()) else {
         return false;
     };

@@ -289,7 +289,7 @@ impl World {
         commits: u8,
     ) -> Option<&'static str> {
         if !self.plans_to_hold(who) {
-            // It was set back, and will be decided anew.
+            // The plan was set back, and will be decided anew.
             return None;
         }
         let mut again = self.clone();

@@ -1,6 +1,5 @@
 //! The contenders of the model on servers: no process keeps a guard, and each change is committed by
-//! comparison, as a store on servers does it. The rules of what a change rests on are the core's own
-//! ([`RestsOn`]).
+//! comparison, as a store on servers does it. The rules of what a change rests on are the core's own ([`RestsOn`]).
 //!
 //! In each of these scenarios every state is also asked whether what a change leaves out changes its
 //! answer. The second half narrows the rules on purpose: each narrower one has to be found.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) fn lasting() -> Child {
     let mut command = if cfg!(windows) {
         let mut command = Command::new("cmd");
-        // It waits for a key; the pipe that its `Child` keeps open never brings one.
+        // `pause` waits for a key; the pipe that its `Child` keeps open never brings one.
         command.args(["/d", "/c", "pause"]).stdin(Stdio::piped());
         command
     } else {

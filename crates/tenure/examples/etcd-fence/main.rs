@@ -137,7 +137,7 @@ fn add(address: &Address, guard: &Guard, element: &str, pause: Duration) -> Resu
         eprintln!("etcd-fence: has read the set");
         std::thread::sleep(pause);
     }
-    // That the guard says so saves a request; that it does not would prove nothing.
+    // A guard that says so saves a request; that it does not would prove nothing.
     if guard.is_lost() {
         eprintln!("etcd-fence: the lock is lost; writing all the same, to show the fence");
     }

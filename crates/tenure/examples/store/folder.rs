@@ -57,7 +57,7 @@ impl Handle for Alive {
     }
 
     fn let_go(&self) {
-        // It fails where nothing is locked any more.
+        // The call fails where nothing is locked any more.
         let _ = self.file.unlock();
     }
 }

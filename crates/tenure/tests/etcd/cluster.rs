@@ -121,7 +121,7 @@ fn worker() {
             let added = match added {
                 Ok(Ok(true)) => "added",
                 Ok(Ok(false)) => "fenced",
-                // It may have been written, and the judge cannot know either.
+                // The element may have been written, and the judge cannot know either.
                 Ok(Err(_)) | Err(_) => "unknown",
             };
             journal.say(&format!("A {own} {added}"));
@@ -685,7 +685,7 @@ fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut
                 .spawn();
             let mut strace = Running(strace.expect("strace, which scripts/install-tools gets"));
             pause(Duration::from_secs(4));
-            // It releases what it traces, and ends.
+            // strace releases what it traces, and ends.
             strace.signal(Signal::TERM);
             let _ = strace.0.wait();
         }

@@ -210,7 +210,7 @@ impl Worker<'_> {
                     return Some((handle, token, began));
                 }
                 TryGrant::Behind(now_behind) => behind = now_behind,
-                // Its lease ran out in the queue, and another caller swept the claim.
+                // The lease ran out in the queue, and another caller swept the claim.
                 TryGrant::Gone => return None,
                 other => panic!("a waiter was answered {other:?}"),
             }
@@ -257,7 +257,7 @@ impl Worker<'_> {
         let (relied, was_lost) = (seen.relied, seen.lost);
         self.witnessed.lock().expect("no panic").push(seen);
         if kind >= 95 {
-            // It dies.
+            // The caller dies.
             drop(handle);
             return;
         }
@@ -626,7 +626,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     let ttl = Duration::from_secs(600);
     let hasty = || caller(&proxy.address("given-up")).patience(Duration::from_millis(1_500));
 
-    // It is carried out, and from then on every connection is refused.
+    // The request is carried out, and from then on every connection is refused.
     let one = hasty();
     let name_one = name("carried-out");
     take(&one, &name("first"), "warm", ttl);
@@ -644,7 +644,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     });
     drop(take(&two, &name_one, "two", ttl));
 
-    // It is carried out after the caller has given up.
+    // The request is carried out after the caller has given up.
     let name_two = name("late");
     before(&one, &name_two);
     proxy.strike(
@@ -659,7 +659,7 @@ fn give_up(before: impl Fn(&EtcdStore, &LockName)) {
     until("it comes late", Duration::from_secs(20), || {
         proxy.late() == 1
     });
-    // It has been carried out by now. A claim that it had made would be alive.
+    // The request has been carried out by now. A claim that it had made would be alive.
     assert_eq!(claims(&two, &name_two), Vec::new(), "nothing was made");
     drop(take(&two, &name_two, "two", ttl));
 }

@@ -279,8 +279,7 @@ fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
     times.into_inner().expect("no panic")
 }
 
-/// Times a hand-over with etcd's own tool: from the end of one command to the first moment of the
-/// next.
+/// Times a hand-over with etcd's own tool: from the end of one command to the first moment of the next.
 fn etcdctl(server: &Server) {
     const ROUNDS: usize = 15;
     let folder = tempfile::tempdir().expect("a folder");

@@ -376,7 +376,7 @@ fn a_restored_server_is_silent_about_tokens_and_keeps_no_user_out() {
     for number in 0..50 {
         server.etcdctl(&["put", "/other", &number.to_string()]);
     }
-    // Its token is of this late place.
+    // The user's token is of this late place.
     let late = caller_as(&server.address("users"), &credentials);
     for store in [&store, &late] {
         store.read(&name("x"), None).expect("an answer");

@@ -25,8 +25,7 @@ pub(crate) enum Fault {
     Delay(Duration),
     /// Nothing more of the connection is passed on, and it stays open.
     Swallow,
-    /// Nothing more of the connection is passed on, and it stays open; but etcd gets this one
-    /// request after this time.
+    /// Nothing more of the connection is passed on, and it stays open; but etcd gets this one request after this time.
     Late(Duration),
 }
 
@@ -35,8 +34,7 @@ pub(crate) enum Fault {
 pub(crate) enum Weather {
     /// Traffic is passed on, except for what is struck.
     Fair,
-    /// Traffic is kept, both ways, and passed on when the weather changes: as in a partition that
-    /// heals.
+    /// Traffic is kept, both ways, and passed on when the weather changes: as in a partition that heals.
     Parted,
     /// Connections are cut, and new ones closed.
     Refusing,

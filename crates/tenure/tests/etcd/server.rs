@@ -263,7 +263,7 @@ impl Server {
             if self.child.try_wait().expect("a child").is_some() {
                 return false;
             }
-            // It listens before it serves; a write shows that it serves.
+            // The server listens before it serves; a write shows that it serves.
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() && self.answers() {
                 return true;
             }

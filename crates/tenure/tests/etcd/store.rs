@@ -60,7 +60,7 @@ impl Elsewhere {
                 .wall_us
                 .checked_add_signed(self.wall_offset_us)
                 .expect("a time"),
-            // Its boot clock means nothing here, whatever it shows.
+            // The boot clock means nothing here, whatever it shows.
             boot_ms: 12_345,
             boot_id: "another-boot".into(),
         }
@@ -99,7 +99,7 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
             let apart = since.abs_diff(now().wall_us / 1_000);
             assert!(apart < 5_000, "{hours} h off: shown as {apart} ms ago");
             let (waiter, behind) = line_up(&here, &name, "ours", LONG);
-            // Its process ends without a word: only a lease is left of it.
+            // The process ends without a word: only a lease is left of it.
             if kind == Kind::Kernel {
                 revoke_all_but(&server, &[&here_lease(&server, &name, "ours")]);
             }
@@ -273,7 +273,7 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
         server.etcdctl(&["compact", &revision.to_string()]);
     };
     compact();
-    // Its watch begins before the revisions that etcd still has.
+    // The waiter's watch begins before the revisions that etcd still has.
     let end = Some(instant() + PATIENCE);
     let wake = two.sleep(&*waiter, &behind, &now(), end).expect("a sleep");
     assert_eq!(wake, Wake::Ready, "it has to look for itself");
@@ -385,7 +385,7 @@ fn without_etcd_every_call_says_so_in_time() {
                 matches!(error, Some(StoreError::Unreachable { .. })),
                 "{weather:?}: {verb} says {error:?}"
             );
-            // One request may be under way at the end, and the machine may be busy.
+            // A request may be under way at the end, and the machine may be busy.
             assert!(
                 took < patience + Duration::from_secs(4),
                 "{weather:?}: {verb} took {took:?}"
@@ -605,7 +605,7 @@ fn every_key_is_below_the_prefix_and_no_prefix_sees_another() {
             .expect("an etcd that answers");
         names.sort();
         assert_eq!(names, ["other", "same"], "below {prefix}");
-        // It dies, and a caller that looks at the others' locks is not affected.
+        // The waiter dies, and a caller that looks at the others' locks is not affected.
         drop(waiter);
     }
     let keys = server.etcdctl(&["get", "", "--prefix", "--keys-only"]);
@@ -750,7 +750,7 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
             "its lease key has the name of the claim: {value}"
         );
         let lease = client.grant_lease(600).await.expect("a lease");
-        // One after the other: keys that are written together have one revision, and so one ticket.
+        // Put one after the other: keys that are written together have one revision, and so one ticket.
         for number in 0..count {
             let own = format!("{label}-{number}");
             let claim = RequestOp::put(format!("{claims}{own}"), value.replace(&id, &own));
@@ -836,7 +836,7 @@ fn a_queue_of_many_pages_is_read_and_swept() {
     );
     let (waiter, behind) = line_up(&two, &name, "last", LONG);
 
-    // They die in the middle of the queue, with one claim before them and one behind them.
+    // The claims die in the middle of the queue, with one claim before them and one behind them.
     revoke(&server, lease);
     drop(model);
     one.release(&*handle, &now()).expect("an answer");
@@ -891,8 +891,8 @@ fn queues_and_reads_late(
     (two, name): (&EtcdStore, &LockName),
     meanwhile: impl FnOnce(),
 ) -> (ClaimHandle, u64, Predecessor) {
-    // Its second request reads the list. That is lost, and the next one gets through when the network is fair
-    // again.
+    // The second request reads the list. The read is lost, and the next one gets through when the network is
+    // fair again.
     proxy.strike_after(1, &format!("/locks/{name}"), Fault::Swallow);
     let entered = std::thread::scope(|scope| {
         let last = scope.spawn(|| two.enter(name, request("last", LONG), &now()));
@@ -936,8 +936,7 @@ fn a_claim_in_a_long_queue_waits_behind_the_one_before_it_and_not_behind_a_later
     assert_eq!(behind, Predecessor::LivenessLock { ticket });
 }
 
-/// The claims before one in a long queue end, and a later claim takes the hold out: the first waits for
-/// that hold.
+/// The claims before one in a long queue end, and a later claim takes the hold out: the first waits for that hold.
 #[test]
 fn a_claim_in_a_long_queue_sees_a_later_claim_that_overrode_the_hold() {
     let server = Server::start();

@@ -291,7 +291,7 @@ fn a_bounded_wait_ends_beside_servers_that_are_silent() {
     until("it is free again", Duration::from_secs(20), || {
         locks.try_acquire("a").is_ok()
     });
-    // The same for a caller that stands in line already.
+    // A caller that stands in line already is bounded as well.
     let others = LockManager::with_store(caller(&server.address("bounded")));
     let theirs = others.acquire("b").expect("a free lock");
     let wait = Duration::from_secs(1);

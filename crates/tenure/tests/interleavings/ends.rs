@@ -30,7 +30,7 @@ fn a_waiter_and_an_end(end: fn(Held)) {
     let held = held(&ends);
     let byte = Arc::clone(&held.byte);
     let waits = thread::spawn(move || {
-        // It may come after the end; then it asks the kernel.
+        // The waiter may come after the end; then it asks the kernel.
         if let Some(awaited) = ends.of(&KEY) {
             assert!(awaited.wait(|| ControlFlow::Continue(None)), "no deadline");
             assert!(!byte.load(Ordering::SeqCst), "woken before the release");
@@ -76,7 +76,7 @@ fn no_waiter_without_a_thread_misses_an_end() {
         let byte = Arc::clone(&held.byte);
         let (rings, rung) = channel();
         let waits = thread::spawn(move || {
-            // It may come after the end; then it asks the kernel.
+            // The waiter may come after the end; then it asks the kernel.
             let awaited = ends.of(&KEY)?;
             let rings = Mutex::new(rings);
             let listens = awaited.rings(move || {

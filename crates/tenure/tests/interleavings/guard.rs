@@ -106,8 +106,7 @@ impl Guard {
         hold.term.stands().then_some(joined)
     }
 
-    /// Joins a hold as `again` does, except that a guard alone with a lost hold leaves that hold as
-    /// it is.
+    /// Joins a hold as `again` does, except that a guard alone with a lost hold leaves that hold as it is.
     fn again_wrongly(hold: &Arc<Hold>) -> Option<Self> {
         if !hold.term.join() {
             return None;
@@ -343,7 +342,7 @@ fn keep(shared: &Weak<Manager>, hears: &Receiver<()>) {
         let Some(shared) = shared.upgrade() else {
             return;
         };
-        // One look that is too early, and one after the nap.
+        // A look that is too early, and one after the nap.
         let settle = if naps {
             Duration::ZERO
         } else {

@@ -247,7 +247,7 @@ fn a_late_grant(wrongly: bool) {
     });
     let taken = block_on(pending).expect("an answer");
     let is_held = *lock.held.lock().expect("a lock");
-    // One of both has it, and the caller is told nothing before the lock is free again.
+    // The caller or the lock has it, and the caller is told nothing before the lock is free again.
     assert_eq!(taken.is_some(), is_held, "one holder");
     drop(taken);
     let is_late = takes_back.join().expect("no panic");
