@@ -84,7 +84,7 @@ pub enum AcquireError {
     /// leaves alone.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// The calling process has it, in some thread or task, so that waiting for it might never end. See [`Again`].
+    /// The calling process has the lock, in some thread or task, so that waiting for it might never end. See [`Again`].
     #[error("{name} is held by this process; {}", advice(*.again))]
     HeldByThisProcess {
         /// The lock.
