@@ -318,7 +318,7 @@ pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
     let Limits { wait, said, keep } = limits;
     let began = clock.instant();
     let deadline = wait.deadline(began);
-    let mut run = Run {
+    let mut run = AcquireRun {
         lot,
         store,
         clock,
@@ -375,7 +375,7 @@ pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
     run.answer(outcome, waited, counted)
 }
 
-struct Run<'a, C: ?Sized, O: ?Sized> {
+struct AcquireRun<'a, C: ?Sized, O: ?Sized> {
     lot: Option<&'a dyn Lot>,
     store: &'a dyn Store,
     clock: &'a C,
@@ -402,7 +402,7 @@ struct Run<'a, C: ?Sized, O: ?Sized> {
     events: Vec<Event>,
 }
 
-impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
+impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
     async fn drive(&mut self, mut request: Request) -> Result<Outcome, StoreError> {
         let (mut attempt, mut effect) = Attempt::start();
         if self.keep.is_some() {

@@ -142,8 +142,8 @@ pub trait Profile: Debug + Send + Sync {
     }
 
     /// What that folder has to be like.
-    fn place(&self) -> Place {
-        Place::default()
+    fn place(&self) -> FolderRules {
+        FolderRules::default()
     }
 
     /// A rule for names beyond those that hold everywhere.
@@ -187,7 +187,7 @@ pub trait Profile: Debug + Send + Sync {
 
 /// What the folder of a profile's locks has to be like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FolderRules {
     /// Whether the folder is a user's project, and never made.
     pub must_exist: bool,
     /// No other user may write in it, not even with the sticky bit. A folder that others can read deserves

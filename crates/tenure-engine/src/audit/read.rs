@@ -98,7 +98,7 @@ impl Filter {
 
 /// The line of a wanted event. It is small beside the event, so a day of them is kept like this.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct EventLine {
     at_ms: u64,
     bytes: Box<[u8]>,
 }
@@ -106,7 +106,7 @@ pub(super) struct Line {
 /// What was found where an event was expected. An event that is not wanted is passed over.
 #[derive(Debug)]
 enum LineKind {
-    Event(Line),
+    Event(EventLine),
     Passed,
     Garbage,
 }
@@ -228,7 +228,7 @@ fn found(line: &[u8], filter: &Filter) -> LineKind {
         return LineKind::Passed;
     }
     match Facts::of(line) {
-        Some(facts) if filter.lets_pass(&facts) => LineKind::Event(Line {
+        Some(facts) if filter.lets_pass(&facts) => LineKind::Event(EventLine {
             at_ms: facts.at_ms,
             bytes: line.into(),
         }),
@@ -280,7 +280,7 @@ impl Trouble {
         fd: impl AsDescriptor,
         place: &Path,
         filter: &Filter,
-    ) -> Option<Line> {
+    ) -> Option<EventLine> {
         loop {
             position.pass(&fd, filter);
             match position.next(&fd, filter) {
@@ -300,13 +300,13 @@ impl Trouble {
     }
 
     /// The event of a line. `None` if it is none after all, which is counted.
-    pub(super) fn event_of(&mut self, line: &Line) -> Option<Entry> {
+    pub(super) fn event_of(&mut self, line: &EventLine) -> Option<Entry> {
         let entry = Entry::parse(&line.bytes);
         self.skipped += u64::from(entry.is_none());
         entry
     }
 
-    fn sort(&mut self, found: LineKind) -> Option<Line> {
+    fn sort(&mut self, found: LineKind) -> Option<EventLine> {
         match found {
             LineKind::Event(line) => Some(line),
             LineKind::Garbage => {
@@ -421,7 +421,7 @@ pub(super) fn read_day(
     whole: bool,
     filter: &Filter,
     trouble: &mut Trouble,
-) -> Vec<Line> {
+) -> Vec<EventLine> {
     let mut lines = Vec::new();
     let names = folder.names().unwrap_or_else(|error| {
         trouble.report(&error);
@@ -483,7 +483,7 @@ pub struct Events {
     chains: Vec<Chain>,
     /// Days that are still to be read.
     days: VecDeque<String>,
-    day: VecDeque<Line>,
+    day: VecDeque<EventLine>,
     /// What the follower goes on from.
     pub(super) read_days: BTreeMap<String, Day>,
     /// A follower comes later: a line that has no newline yet is left to it.

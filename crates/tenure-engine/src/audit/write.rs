@@ -18,7 +18,7 @@ const TRIES_MAX: u32 = 1_000;
 
 /// Whether other writers keep away from the file during a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Guard {
+enum Exclusion {
     Held,
     /// Another process keeps it and does not move on, or the file system has no locks. The line is written
     /// all the same, and nothing else is done.
@@ -85,7 +85,7 @@ impl AuditLog {
             };
             let guard = lock(&file, began.checked_add(patience));
             let done = self.append_to(&folder, &name, &file, guard, (record, stream));
-            if guard == Guard::Held {
+            if guard == Exclusion::Held {
                 // An explicit unlock: a copy of the descriptor in a child that was just forked would keep
                 // the lock until that child becomes its command.
                 let _ = os::unlock_file(&file.fd);
@@ -104,7 +104,7 @@ impl AuditLog {
         folder: &Folder,
         name: &str,
         file: &File,
-        guard: Guard,
+        guard: Exclusion,
         (record, stream): (&Record, Option<Stream>),
     ) -> Result<bool, AuditError> {
         let Some(size) = folder.size_at(name, file)? else {
@@ -112,16 +112,16 @@ impl AuditLog {
         };
         let failed = |errno| fault(&folder.path_of(name), "appending to the audit", errno);
         let full = stream.is_some_and(|stream| size > 0 && size >= self.bytes_of(stream));
-        if full && guard == Guard::Held && self.rotate(folder, name).is_ok() {
+        if full && guard == Exclusion::Held && self.rotate(folder, name).is_ok() {
             return Ok(false);
         }
         let torn = match guard {
-            Guard::None => true,
-            Guard::Held => ends_torn(file, size).map_err(failed)?,
+            Exclusion::None => true,
+            Exclusion::Held => ends_torn(file, size).map_err(failed)?,
         };
         let mut line = record.line();
         // A file of a request holds events of one day.
-        if stream.is_some() && guard == Guard::Held {
+        if stream.is_some() && guard == Exclusion::Held {
             let at = size + u64::from(torn);
             if let Some(span) = Span::ending_with(&file.fd, at, &line) {
                 line = record.ending(span).line();
@@ -178,17 +178,17 @@ impl AuditLog {
 }
 
 /// Takes the file's lock, within bounds.
-fn lock(file: &File, until: Option<Instant>) -> Guard {
+fn lock(file: &File, until: Option<Instant>) -> Exclusion {
     let mut pause = PAUSE_MIN;
     loop {
         match os::try_lock_file(&file.fd) {
-            Ok(true) => return Guard::Held,
+            Ok(true) => return Exclusion::Held,
             Err(Errno::INTR) => {}
             Ok(false) if until.is_some_and(|until| instant() < until) => {
                 nap(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
-            Ok(false) | Err(_) => return Guard::None,
+            Ok(false) | Err(_) => return Exclusion::None,
         }
     }
 }

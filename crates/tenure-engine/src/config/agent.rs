@@ -197,11 +197,11 @@ impl<'de> Deserialize<'de> for Words {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glob {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum GlobPart {
     /// Any folders, or none; as the last part: everything below.
     Any,
     Name(String),
@@ -249,14 +249,14 @@ impl Glob {
                 "" => return Err(format!("{text:?} has a name that is empty")),
                 ".." => return Err(format!("{text:?}: .. leads out of the work tree")),
                 // Two in a row say what one says.
-                "**" if parts.last() == Some(&Part::Any) => {}
-                "**" => parts.push(Part::Any),
+                "**" if parts.last() == Some(&GlobPart::Any) => {}
+                "**" => parts.push(GlobPart::Any),
                 _ if name.contains("**") => {
                     return Err(format!(
                         "{text:?}: ** is a name of its own, as in src/**/*.rs"
                     ));
                 }
-                _ => parts.push(Part::Name(name.to_owned())),
+                _ => parts.push(GlobPart::Name(name.to_owned())),
             }
         }
         if parts.is_empty() {
@@ -281,7 +281,7 @@ impl Glob {
         for (number, part) in self.parts.iter().enumerate() {
             let mut next = vec![false; names.len() + 1];
             match part {
-                Part::Any => {
+                GlobPart::Any => {
                     let mut is_reached = false;
                     for (was, next) in reached.iter().zip(next.iter_mut()) {
                         // As the last part it stands for at least one name: the folder itself is none of its files.
@@ -289,7 +289,7 @@ impl Glob {
                         is_reached |= was;
                     }
                 }
-                Part::Name(pattern) => {
+                GlobPart::Name(pattern) => {
                     let pattern = WildMatch::new(pattern);
                     let steps = reached.iter().zip(names).zip(next.iter_mut().skip(1));
                     for ((was, name), next) in steps {

@@ -14,12 +14,12 @@ use serde_json::Value;
 use std::io::ErrorKind;
 
 /// How a process ends, and the word for programs.
-type Entry = (Exit, &'static str);
+type FailureRow = (Exit, &'static str);
 
-const PERMISSION: Entry = (Exit::Permission, "PERMISSION_DENIED");
-const UNSAFE: Entry = (Exit::Permission, "UNSAFE_PLACE");
+const PERMISSION: FailureRow = (Exit::Permission, "PERMISSION_DENIED");
+const UNSAFE: FailureRow = (Exit::Permission, "UNSAFE_PLACE");
 
-fn of_store(error: &StoreError) -> Entry {
+fn of_store(error: &StoreError) -> FailureRow {
     match error {
         StoreError::Permission { .. } | StoreError::Denied { .. } | StoreError::Missing { .. } => {
             PERMISSION
@@ -41,7 +41,7 @@ fn of_store(error: &StoreError) -> Entry {
     }
 }
 
-fn of_audit(error: &AuditError) -> Entry {
+fn of_audit(error: &AuditError) -> FailureRow {
     match error {
         AuditError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => PERMISSION,
         AuditError::Io { .. } => (Exit::StoreUnavailable, "AUDIT_UNAVAILABLE"),
@@ -49,7 +49,7 @@ fn of_audit(error: &AuditError) -> Entry {
     }
 }
 
-fn of_guard(error: &GuardError) -> Entry {
+fn of_guard(error: &GuardError) -> FailureRow {
     match error {
         GuardError::Permission { .. } => PERMISSION,
         GuardError::Unsafe { .. } => UNSAFE,
@@ -61,7 +61,7 @@ fn of_guard(error: &GuardError) -> Entry {
     }
 }
 
-fn of_config(error: &ConfigError) -> Entry {
+fn of_config(error: &ConfigError) -> FailureRow {
     match error {
         ConfigError::Read { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             PERMISSION
@@ -76,7 +76,7 @@ fn of_config(error: &ConfigError) -> Entry {
     }
 }
 
-fn of_profile(error: &ProfileError) -> Entry {
+fn of_profile(error: &ProfileError) -> FailureRow {
     match error {
         ProfileError::Unknown { .. } | ProfileError::Setting(_) => {
             (Exit::BadArguments, "BAD_ARGUMENTS")
@@ -84,13 +84,13 @@ fn of_profile(error: &ProfileError) -> Entry {
     }
 }
 
-fn of_owner(_: &OwnerError) -> Entry {
+fn of_owner(_: &OwnerError) -> FailureRow {
     (Exit::BadArguments, "NO_OWNER")
 }
 
 impl Failure {
     /// The error's own sentence, with its entry.
-    fn of((exit, code): Entry, error: &dyn std::error::Error) -> Self {
+    fn of((exit, code): FailureRow, error: &dyn std::error::Error) -> Self {
         Self::new(exit, code, error.to_string())
     }
 }

@@ -16,7 +16,7 @@
 use super::files::Files;
 use super::kept::{Home, KeeperHold, Watching};
 use super::pending::Ring;
-use super::worker::{Answer, Worker};
+use super::worker::{HoldAnswer, Worker};
 use super::{Ask, Life, News, Step};
 use crate::clock::{instant, nap};
 use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Notice, Ringer};
@@ -296,7 +296,7 @@ impl<T: KeeperHold> Renewer<T> {
         }
         let hold = kept.hold.upgrade();
         let found = hold.as_ref().and_then(|hold| hold.asked(asked.as_ref()));
-        self.found(home, Answer { id, ask, found });
+        self.found(home, HoldAnswer { id, ask, found });
     }
 
     /// Takes the worker's answers, and the notices of the store.
@@ -321,8 +321,8 @@ impl<T: KeeperHold> Renewer<T> {
     }
 
     /// Notes what was found of a hold, and when to look again.
-    fn found(&mut self, home: &impl Home<Hold = T>, answer: Answer) {
-        let Answer { id, ask, found } = answer;
+    fn found(&mut self, home: &impl Home<Hold = T>, answer: HoldAnswer) {
+        let HoldAnswer { id, ask, found } = answer;
         let Some(kept) = self.kept.get_mut(&id) else {
             return;
         };

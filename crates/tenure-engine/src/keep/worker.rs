@@ -21,7 +21,7 @@ struct Question<T> {
 }
 
 /// An answer about a hold.
-pub(super) struct Answer {
+pub(super) struct HoldAnswer {
     pub(super) id: u64,
     pub(super) ask: Ask,
     /// `None` if the hold was released meanwhile.
@@ -31,7 +31,7 @@ pub(super) struct Answer {
 /// The thread, as the renewer sees it.
 pub(super) struct Worker<T> {
     questions: Sender<Question<T>>,
-    answers: Receiver<Answer>,
+    answers: Receiver<HoldAnswer>,
     bell: Bell,
 }
 
@@ -47,7 +47,7 @@ impl<T: KeeperHold> Worker<T> {
                 let found = (hold.as_ref()).and_then(|hold| hold.asked(renews.as_ref()));
                 drop(hold);
                 let ask = renews.map_or(Ask::Look, |_| Ask::Renew);
-                if answered.send(Answer { id, ask, found }).is_err() {
+                if answered.send(HoldAnswer { id, ask, found }).is_err() {
                     return;
                 }
                 rings.ring();
@@ -76,7 +76,7 @@ impl<T: KeeperHold> Worker<T> {
     }
 
     /// The answers that have come.
-    pub(super) fn answers(&self) -> Vec<Answer> {
+    pub(super) fn answers(&self) -> Vec<HoldAnswer> {
         self.bell.hear();
         self.answers.try_iter().collect()
     }

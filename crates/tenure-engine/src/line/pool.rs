@@ -116,12 +116,12 @@ struct Task {
     room: Room,
 }
 
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 enum TaskState {
     /// The task waits to be woken.
-    Parked(Work),
-    Queued(Work),
+    Parked(TaskFuture),
+    Queued(TaskFuture),
     Running {
         /// Whether the task was woken meanwhile, so that it may not have seen why.
         is_woken: bool,

@@ -31,7 +31,7 @@ pub struct Lines<N, E> {
 }
 
 struct State<N, E> {
-    lines: BTreeMap<N, Line<E>>,
+    lines: BTreeMap<N, TakenLine<E>>,
     /// The number of the next place, in whatever line: none has the number of an earlier one.
     next: u64,
 }
@@ -46,9 +46,9 @@ impl<N, E> State<N, E> {
 
 impl<N: Clone + Ord, E> State<N, E> {
     /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
-    fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
+    fn place(&mut self, name: &N) -> Option<(u64, &mut TakenLine<E>)> {
         if !self.lines.contains_key(name) {
-            self.lines.insert(name.clone(), Line::new());
+            self.lines.insert(name.clone(), TakenLine::new());
             return None;
         }
         let number = self.number();
@@ -58,9 +58,9 @@ impl<N: Clone + Ord, E> State<N, E> {
 }
 
 /// A line whose turn is taken: its places by their numbers.
-type Line<E> = BTreeMap<u64, Place<E>>;
+type TakenLine<E> = BTreeMap<u64, TurnPlace<E>>;
 
-enum Place<E> {
+enum TurnPlace<E> {
     Thread(Arc<Call>),
     /// Apart from its place, for the places of a long line stand in half-filled tables.
     Errand(Box<E>),
@@ -121,7 +121,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
             return Joined::Head(Turn::of(self, name.clone()));
         };
         let call = Call::new();
-        line.insert(number, Place::Thread(Arc::clone(&call)));
+        line.insert(number, TurnPlace::Thread(Arc::clone(&call)));
         Joined::Behind(Standing {
             lines: Arc::clone(self),
             name: name.clone(),
@@ -141,19 +141,19 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
             return None;
         };
         errand.stands();
-        line.insert(number, Place::Errand(Box::new(errand)));
+        line.insert(number, TurnPlace::Errand(Box::new(errand)));
         Some(number)
     }
 
     /// Takes back an errand that still waits. `None` if it was started.
     pub fn take_back(&self, name: &N, number: u64) -> Option<E> {
         match self.remove(name, number)? {
-            Place::Errand(errand) => Some(*errand),
-            Place::Thread(_) => None,
+            TurnPlace::Errand(errand) => Some(*errand),
+            TurnPlace::Thread(_) => None,
         }
     }
 
-    fn remove(&self, name: &N, number: u64) -> Option<Place<E>> {
+    fn remove(&self, name: &N, number: u64) -> Option<TurnPlace<E>> {
         let mut state = locked(&self.state);
         state.lines.get_mut(name)?.remove(&number)
     }
@@ -174,7 +174,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
         let state = locked(&self.state);
         let line = state.lines.get(name);
         for place in line.into_iter().flat_map(BTreeMap::values) {
-            if let Place::Errand(errand) = place {
+            if let TurnPlace::Errand(errand) = place {
                 show(errand);
             }
         }
@@ -230,9 +230,9 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
         let mut state = locked(&self.lines.state);
         let line = state.lines.get_mut(&self.name)?;
         match line.pop_first() {
-            Some((_, Place::Errand(errand))) => Some(*errand),
+            Some((_, TurnPlace::Errand(errand))) => Some(*errand),
             // The thread may give up at this very moment. Its place is gone then, so it passes the turn on.
-            Some((_, Place::Thread(call))) => {
+            Some((_, TurnPlace::Thread(call))) => {
                 drop(state);
                 call.give();
                 None

@@ -4,7 +4,7 @@
 //! Only the age of the heartbeat judges such a lock, and the core does that. The process id in a record is
 //! information.
 
-use super::{Place, Profile, Record, Signs, document, instant, own};
+use super::{FolderRules, Profile, Record, Signs, document, instant, own};
 use crate::audit::Layout;
 use serde_json::{Map, Value};
 use tenure_core::{Claim, Host, LockName, Now, Policy, RequestId};
@@ -32,10 +32,10 @@ impl Profile for Fleet {
         Policy::FLEET
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> FolderRules {
+        FolderRules {
             private: true,
-            ..Place::default()
+            ..FolderRules::default()
         }
     }
 

@@ -4,7 +4,7 @@
 //! The format has no place for when a hold really began, and how often it was renewed: a renewal rewrites
 //! its only time. The coordination file keeps both.
 
-use super::{Place, Profile, Record, document, instant, own};
+use super::{FolderRules, Profile, Record, document, instant, own};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
@@ -48,10 +48,10 @@ impl Profile for Session {
         place.join("locks")
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> FolderRules {
+        FolderRules {
             ignored: true,
-            ..Place::default()
+            ..FolderRules::default()
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Other modules decide whether the recorded process lives, and what a zombie is.
 
-use super::{Place, Profile, Record, document, instant, own};
+use super::{FolderRules, Profile, Record, document, instant, own};
 use crate::yaml::{self, quoted};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -69,10 +69,10 @@ impl Profile for Sprint {
         Policy::SPRINT
     }
 
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> FolderRules {
+        FolderRules {
             must_exist: true,
-            ..Place::default()
+            ..FolderRules::default()
         }
     }
 

@@ -49,7 +49,7 @@ pub enum Fit {
 
 /// Calls `found` for each command that a text runs.
 pub fn each_in(text: &str, found: &mut dyn FnMut(&FoundCommand<'_>)) {
-    Walk { found }.text(text, &Around::default());
+    Walk { found }.text(text, &CommandContext::default());
 }
 
 /// Calls `found` for a simple command of these words, and for each that it runs. `fed` has the texts that it reads.
@@ -58,7 +58,7 @@ pub fn each(
     fed: &dyn Fn() -> Vec<String>,
     found: &mut dyn FnMut(&FoundCommand<'_>),
 ) {
-    Walk { found }.command(words, fed, Around::default());
+    Walk { found }.command(words, fed, CommandContext::default());
 }
 
 /// The texts that a command may write which only repeats its arguments.
@@ -158,7 +158,7 @@ impl State {
 
 /// What stands around a command.
 #[derive(Debug, Clone, Default)]
-struct Around<'a> {
+struct CommandContext<'a> {
     by: Option<&'a str>,
     under: Vec<&'a str>,
     depth: usize,
@@ -169,20 +169,20 @@ struct Walk<'f> {
 }
 
 impl Walk<'_> {
-    fn text(&mut self, text: &str, around: &Around<'_>) {
+    fn text(&mut self, text: &str, around: &CommandContext<'_>) {
         if around.depth <= DEPTH_MAX {
             self.list(&tree::read(text), around);
         }
     }
 
-    fn list(&mut self, list: &List, around: &Around<'_>) {
+    fn list(&mut self, list: &List, around: &CommandContext<'_>) {
         for Item { node, .. } in list {
             self.node(node, &[], around);
         }
     }
 
     /// `before` has the commands before it in its pipe.
-    fn node(&mut self, node: &Node, before: &[Node], around: &Around<'_>) {
+    fn node(&mut self, node: &Node, before: &[Node], around: &CommandContext<'_>) {
         match node {
             Node::Simple(words, inner, read) => {
                 let fed = || {
@@ -220,7 +220,12 @@ impl Walk<'_> {
         }
     }
 
-    fn command(&mut self, words: &[&str], fed: &dyn Fn() -> Vec<String>, around: Around<'_>) {
+    fn command(
+        &mut self,
+        words: &[&str],
+        fed: &dyn Fn() -> Vec<String>,
+        around: CommandContext<'_>,
+    ) {
         let front = words.iter().take_while(|word| is_in_front(word)).count();
         // Later words alone, so each is looked at once.
         let mut known = BTreeSet::new();

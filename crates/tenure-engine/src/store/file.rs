@@ -132,7 +132,7 @@ struct Beside {
     place: PathBuf,
     /// The rule for the folder, if the records lie in `place` itself. Otherwise the folder is not for
     /// locks alone: the contract of sessions has `sessions/` there, which is committed.
-    rule: Option<crate::profile::Place>,
+    rule: Option<crate::profile::FolderRules>,
     must_exist: bool,
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A line of the list.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+struct MountLine {
     id: String,
     device: String,
     /// What of the file system is mounted.
@@ -39,7 +39,7 @@ pub(crate) fn mount_of(folder: impl AsFd) -> Option<Mount> {
 
 /// Whether the first process sees another folder at this path. Who may not look at that process goes by what systemd does
 /// for a unit: it hands on what is mounted later, and its own mounts are fed by no other.
-fn is_apart(path: &Path, ours: &Line, lines: &[Line]) -> Option<bool> {
+fn is_apart(path: &Path, ours: &MountLine, lines: &[MountLine]) -> Option<bool> {
     let space = |of: &str| read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (here, first) = (space("self")?, space("1"));
     if first.is_some_and(|first| first == here) {
@@ -54,13 +54,13 @@ fn is_apart(path: &Path, ours: &Line, lines: &[Line]) -> Option<bool> {
     Some(is_of_unit(ours, lines))
 }
 
-fn is_of_unit(ours: &Line, lines: &[Line]) -> bool {
+fn is_of_unit(ours: &MountLine, lines: &[MountLine]) -> bool {
     let is_private = ours.root.to_string_lossy().contains("/systemd-private-");
-    let is_fed = |line: &Line| line.at == Path::new("/") && line.is_fed;
+    let is_fed = |line: &MountLine| line.at == Path::new("/") && line.is_fed;
     is_private || (lines.iter().any(is_fed) && !ours.is_fed)
 }
 
-impl Line {
+impl MountLine {
     /// Where a path is on its device.
     fn place_of(&self, path: &Path) -> Option<(&str, PathBuf)> {
         let below = path.strip_prefix(&self.at).ok()?;
@@ -68,9 +68,9 @@ impl Line {
     }
 }
 
-fn lines_of(process: &str) -> Option<Vec<Line>> {
+fn lines_of(process: &str) -> Option<Vec<MountLine>> {
     let list = std::fs::read(format!("/proc/{process}/mountinfo")).ok()?;
-    let lines: Vec<Line> = String::from_utf8_lossy(&list)
+    let lines: Vec<MountLine> = String::from_utf8_lossy(&list)
         .lines()
         .filter_map(read)
         .collect();
@@ -78,12 +78,12 @@ fn lines_of(process: &str) -> Option<Vec<Line>> {
 }
 
 /// `36 35 98:0 /root /at rw,noatime master:1 - ext3 /dev/root rw`
-fn read(line: &str) -> Option<Line> {
+fn read(line: &str) -> Option<MountLine> {
     let (front, behind) = line.split_once(" - ")?;
     let mut words = front.split(' ');
     let mut next = || words.next();
     let (id, _, device, root, at, _) = (next()?, next()?, next()?, next()?, next()?, next()?);
-    Some(Line {
+    Some(MountLine {
         id: id.to_owned(),
         device: device.to_owned(),
         root: unescaped(root),
@@ -118,7 +118,7 @@ mod tests {
                     22 21 0:5 / /home rw shared:9 - tmpfs tmpfs ro\n\
                     23 21 8:1 /tmp/systemd-private-7-x.service-a/tmp /tmp rw shared:8 master:1 - ext4 /dev/a rw\n\
                     24 21 0:7 / /srv/a\\040b rw master:4 - xfs /dev/b rw\n";
-        let lines: Vec<Line> = list.lines().filter_map(read).collect();
+        let lines: Vec<MountLine> = list.lines().filter_map(read).collect();
         assert_eq!(
             lines.get(3).map(|line| line.at.as_path()),
             Some(Path::new("/srv/a b"))

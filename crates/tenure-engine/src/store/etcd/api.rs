@@ -206,7 +206,7 @@ pub(super) trait Heads: Send + Sync {
 }
 
 /// An answer of a server.
-trait Answer: Message + Default + 'static {
+trait ServerAnswer: Message + Default + 'static {
     /// Whether the cluster has agreed on its revision after the request, so that it is no lower than any revision shown
     /// before. Else it is the one member's own, which may lag.
     const AGREED: bool;
@@ -216,7 +216,7 @@ trait Answer: Message + Default + 'static {
 
 macro_rules! answers {
     ($($answer:ty: $agreed:literal),+) => {
-        $(impl Answer for $answer {
+        $(impl ServerAnswer for $answer {
             const AGREED: bool = $agreed;
 
             fn head(&self) -> Option<ResponseHeader> {
@@ -381,7 +381,7 @@ impl Client {
     ) -> Result<A, Status>
     where
         Q: Message + 'static,
-        A: Answer,
+        A: ServerAnswer,
     {
         let since = self.known();
         let mut grpc = self.grpc().await?;
@@ -399,7 +399,7 @@ impl Client {
     }
 
     /// Looks at the head of an answer. True: the answer is older than what is known.
-    fn look<A: Answer>(&self, answer: &A, since: Option<Known>) -> Result<bool, Status> {
+    fn look<A: ServerAnswer>(&self, answer: &A, since: Option<Known>) -> Result<bool, Status> {
         match (&self.heads, since, answer.head()) {
             (Some(heads), Some(since), Some(head)) => heads.look(head, since, A::AGREED),
             _ => Ok(false),
@@ -408,7 +408,7 @@ impl Client {
 
     /// Looks at the head of an answer that the member has not agreed on with the others. If the answer is older than
     /// what is known, a read decides whether the member lags or the cluster was set back.
-    async fn look_closely<A: Answer>(
+    async fn look_closely<A: ServerAnswer>(
         &self,
         answer: &A,
         since: Option<Known>,
@@ -425,7 +425,7 @@ impl Client {
     async fn ask<Q, A>(&self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
-        A: Answer,
+        A: ServerAnswer,
     {
         if self.user.is_none() {
             return self.send(path, message, None).await;

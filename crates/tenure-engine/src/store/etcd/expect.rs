@@ -21,7 +21,7 @@ use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::list::{Attachment, Change, List, Row, Writing, number};
 use super::read::Scope;
-use super::transact::{Answer, Did, Transaction, committed};
+use super::transact::{Did, Transaction, TxnAnswer, committed};
 use super::value::Written;
 use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, Run};
@@ -63,14 +63,14 @@ impl Transaction<'_> {
         let answer = self.store.ask(self.end, txn)?;
         self.heard_of_floor(&answer);
         match answer {
-            Answer::Overtaken(answer) if unseen => {
+            TxnAnswer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
                 self.at_the_end(list, number(revision_of(answer.header)))
             }
-            Answer::Overtaken(answer) => Ok(Did::Overtaken(self.listed(&answer))),
+            TxnAnswer::Overtaken(answer) => Ok(Did::Overtaken(self.listed(&answer))),
             answer => {
                 let list = match &answer {
-                    Answer::Done(answer) => self.listed(answer),
+                    TxnAnswer::Done(answer) => self.listed(answer),
                     _ => None,
                 };
                 let list = list.unwrap_or_default();
@@ -272,7 +272,7 @@ impl Transaction<'_> {
             .push(RequestOp::get(RangeRequest::of(keys.header(&handle.name))));
         let answer = store.ask(self.end, change.into_txn())?;
         let mut list = list;
-        if let Answer::Done(answer) = &answer {
+        if let TxnAnswer::Done(answer) = &answer {
             let revision = revision_of(answer.header);
             let (found, _) = read_by(answer);
             let header = List::of(keys, &handle.name, revision, &found);

@@ -1,7 +1,7 @@
 //! The list of claims on one lock as it was read, and the writes that turn it into another one.
 //!
 //! # What a change is conditional on
-//! Every claim that is written or removed has to stand as it was read. [`Guard`] names what else a
+//! Every claim that is written or removed has to stand as it was read. [`Basis`] names what else a
 //! decision may rest on, as the verb has said it. A claim that is granted because no claim blocks it
 //! needs those before it to be as they were. A request that asks others to stop needs the whole list
 //! to be as it was. A claim that only queues needs nothing: the order in which etcd writes gives it its
@@ -87,7 +87,7 @@ pub(super) struct List {
 
 /// What a decision rests on beyond the claims that it changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guard {
+pub(super) enum Basis {
     /// Nothing.
     None,
     /// The claims before this one, and this one.
@@ -112,7 +112,7 @@ pub(super) struct Attachment {
 /// How a list is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writing<'a> {
-    pub(super) guard: Guard,
+    pub(super) guard: Basis,
     /// The lease keys that the change attaches.
     pub(super) attachments: &'a [Attachment],
     /// The keys that cannot be understood and are removed.
@@ -126,7 +126,7 @@ pub(super) struct Writing<'a> {
 impl Writing<'_> {
     /// Rests on nothing but the claims that are written.
     pub(super) const PLAIN: Writing<'static> = Writing {
-        guard: Guard::None,
+        guard: Basis::None,
         attachments: &[],
         discards: &[],
         removes: false,
@@ -380,11 +380,11 @@ impl List {
         }
         self.note_ahead(&mut change, keys, name, after, writing);
         match writing.guard {
-            Guard::None => {}
-            Guard::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
+            Basis::None => {}
+            Basis::Upto(ticket) if self.before(ticket) > SWEPT_AT_ONCE => {
                 change.compares.push(self.unchanged(keys, name));
             }
-            Guard::Upto(ticket) => {
+            Basis::Upto(ticket) => {
                 change.compares.push(Self::none_ahead(keys, name));
                 for row in &self.rows {
                     if row.written.claim.ticket <= ticket && compared.insert(row.id.clone()) {
@@ -392,7 +392,7 @@ impl List {
                     }
                 }
             }
-            Guard::All => change.compares.push(self.unchanged(keys, name)),
+            Basis::All => change.compares.push(self.unchanged(keys, name)),
         }
         Ok(Some(change))
     }
@@ -422,7 +422,7 @@ impl List {
             change.put(key, Vec::new(), 0);
             return;
         }
-        let knows_all = matches!(writing.guard, Guard::All) || writing.removes;
+        let knows_all = matches!(writing.guard, Basis::All) || writing.removes;
         if self.ahead_modified != 0 && knows_all && !after.granted().any(goes_before) {
             let same =
                 Compare::mod_revision(key.clone(), CompareResult::Equal, self.ahead_modified);

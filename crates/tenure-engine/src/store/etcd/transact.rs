@@ -21,7 +21,7 @@ use super::attempt::Attempt;
 use super::connection::{Fault, Pause, is_full, read_by, revision_of};
 use super::floor::Floor;
 use super::handle::EtcdHandle;
-use super::list::{Attachment, Change, Guard, List, Row, SWEPT_AT_ONCE, Writing, number};
+use super::list::{Attachment, Basis, Change, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
 use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
 use crate::clock::{instant, nap};
@@ -172,7 +172,7 @@ pub(super) enum Did {
 }
 
 /// How etcd answered a transaction.
-pub(super) enum Answer {
+pub(super) enum TxnAnswer {
     Done(TxnResponse),
     /// Something that it rests on has changed.
     Overtaken(TxnResponse),
@@ -498,20 +498,20 @@ impl<'a> Transaction<'a> {
     /// Decides what follows from etcd's answer to a run on a list.
     pub(super) fn answered(
         &mut self,
-        answer: Answer,
+        answer: TxnAnswer,
         list: &List,
         tried: ChangeRun,
         attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
         self.heard_of_floor(&answer);
         Ok(match answer {
-            Answer::Done(answer) => {
+            TxnAnswer::Done(answer) => {
                 let revision = revision_of(answer.header);
                 Did::Known(Outcome::Done(self.done(list, tried, Some(revision))))
             }
-            Answer::Overtaken(_) => Did::Overtaken(None),
-            Answer::Unsure(why) => return self.lost(list, tried, why),
-            Answer::LeaseGone => {
+            TxnAnswer::Overtaken(_) => Did::Overtaken(None),
+            TxnAnswer::Unsure(why) => return self.lost(list, tried, why),
+            TxnAnswer::LeaseGone => {
                 for attachment in attachments {
                     self.store.shared.sessions.forget(attachment.lease);
                 }
@@ -528,30 +528,30 @@ impl<'a> Transaction<'a> {
     }
 
     /// Notes what the answer to a grant says of the floor.
-    pub(super) fn heard_of_floor(&self, answer: &Answer) {
+    pub(super) fn heard_of_floor(&self, answer: &TxnAnswer) {
         let Some(floor) = &self.floor else {
             return;
         };
         match answer {
-            Answer::Done(answer) => {
+            TxnAnswer::Done(answer) => {
                 self.store
                     .note_floor(floor, Some(Ok(revision_of(answer.header))));
             }
-            Answer::Overtaken(answer) => {
+            TxnAnswer::Overtaken(answer) => {
                 let (found, _) = read_by(answer);
                 self.store.note_floor(floor, Some(Err(&found)));
             }
-            Answer::Unsure(_) | Answer::LeaseGone => self.store.note_floor(floor, None),
+            TxnAnswer::Unsure(_) | TxnAnswer::LeaseGone => self.store.note_floor(floor, None),
         }
     }
 
     /// What a change rests on, beyond the claims that it writes. A removal needs no more (`list`).
-    fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Guard {
+    fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Basis {
         match (rests_on, &self.scope) {
-            (RestsOn::Nothing, _) => Guard::None,
-            (RestsOn::Before, _) if !grants(list, after) => Guard::None,
-            (RestsOn::Before, Scope::Upto(ticket)) => Guard::Upto(*ticket),
-            (RestsOn::Before | RestsOn::All, _) => Guard::All,
+            (RestsOn::Nothing, _) => Basis::None,
+            (RestsOn::Before, _) if !grants(list, after) => Basis::None,
+            (RestsOn::Before, Scope::Upto(ticket)) => Basis::Upto(*ticket),
+            (RestsOn::Before | RestsOn::All, _) => Basis::All,
         }
     }
 
@@ -582,9 +582,9 @@ impl<'a> Transaction<'a> {
             ));
         };
         let did = match store.ask(self.end, change.into_txn())? {
-            Answer::Done(_) => Did::Again(None),
-            Answer::Unsure(why) => Did::Nothing(why),
-            Answer::Overtaken(_) | Answer::LeaseGone => return Ok(Did::Overtaken(None)),
+            TxnAnswer::Done(_) => Did::Again(None),
+            TxnAnswer::Unsure(why) => Did::Nothing(why),
+            TxnAnswer::Overtaken(_) | TxnAnswer::LeaseGone => return Ok(Did::Overtaken(None)),
         };
         // If the part was not carried out, the next look finds them still there.
         let swept = Swept::by(list, &part, &store.shared.here);
@@ -781,7 +781,7 @@ impl EtcdStore {
         end: Instant,
         change: Change,
         again: impl FnOnce() -> Result<Change, StoreError>,
-    ) -> Result<Answer, StoreError> {
+    ) -> Result<TxnAnswer, StoreError> {
         match self.ask(end, change.into_txn()) {
             Err(error) if is_full(&error) => match again()?.into_bare_removal() {
                 Some(bare) => self.ask(end, bare.into_txn()),
@@ -792,7 +792,7 @@ impl EtcdStore {
     }
 
     /// Sends one transaction, once, and waits for its answer no longer than this.
-    pub(super) fn ask(&self, end: Instant, txn: TxnRequest) -> Result<Answer, StoreError> {
+    pub(super) fn ask(&self, end: Instant, txn: TxnRequest) -> Result<TxnAnswer, StoreError> {
         let endpoints = Arc::clone(self.shared.connection.endpoints());
         self.shared
             .connection
@@ -801,10 +801,10 @@ impl EtcdStore {
                 let answer =
                     endpoints.once_within(rest, |client| async move { client.txn(txn).await });
                 match answer.await {
-                    Ok(answer) if answer.succeeded => Ok(Answer::Done(answer)),
-                    Ok(answer) => Ok(Answer::Overtaken(answer)),
-                    Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
-                    Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
+                    Ok(answer) if answer.succeeded => Ok(TxnAnswer::Done(answer)),
+                    Ok(answer) => Ok(TxnAnswer::Overtaken(answer)),
+                    Err(Fault::Unsure(why)) => Ok(TxnAnswer::Unsure(why)),
+                    Err(Fault::LeaseGone) => Ok(TxnAnswer::LeaseGone),
                     Err(refused @ (Fault::Refused(_) | Fault::Denied(_) | Fault::Stranger(_))) => {
                         Err(refused)
                     }

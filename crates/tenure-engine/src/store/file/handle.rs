@@ -1,7 +1,7 @@
 //! A claim that this process keeps alive by a byte of the coordination file.
 //!
 //! The *liveness lock* is the byte of the claim's ticket. A claim keeps a second byte while it waits,
-//! its *turn*, if its grant lets other waiters go on. Runs within a hold share a third byte ([`Part`]).
+//! its *turn*, if its grant lets other waiters go on. Runs within a hold share a third byte ([`HoldPart`]).
 //! `wait` says how a waiter sleeps.
 
 use super::bytes::{self, Byte};
@@ -219,13 +219,13 @@ impl Handle for FileHandle {
 
 /// A part in the hold of another process. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct HoldPart {
     /// An open file of its own, so that a command that inherits it gets nothing but these bytes.
     pub(super) opened: Opened,
     pub(super) ticket: u64,
 }
 
-impl Part {
+impl HoldPart {
     /// The first byte tells a release that other runs may be within a hold of the lock, the second tells
     /// in which.
     pub(super) fn bytes(&self) -> [Byte; 2] {
@@ -233,14 +233,14 @@ impl Part {
     }
 }
 
-impl Within for Part {
+impl Within for HoldPart {
     #[cfg(unix)]
     fn descriptor(&self) -> Option<super::BorrowedDescriptor<'_>> {
         Some(fd(&self.opened))
     }
 }
 
-impl Drop for Part {
+impl Drop for HoldPart {
     fn drop(&mut self) {
         // Unlocked explicitly, because a daemon that the command left behind may keep a copy of the
         // descriptor.

@@ -34,7 +34,7 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 
 /// By what a list and a record are brought together.
-pub(super) struct Around<'a> {
+pub(super) struct JoinContext<'a> {
     pub(super) name: &'a LockName,
     pub(super) format: &'a dyn Record,
     pub(super) policy: &'a Policy,
@@ -51,9 +51,9 @@ pub(super) struct Around<'a> {
 pub(super) fn join(
     entry: &mut Entry,
     published: Option<&Published>,
-    around: &Around<'_>,
+    around: &JoinContext<'_>,
 ) -> Result<(), Broken> {
-    let &Around {
+    let &JoinContext {
         name,
         format,
         now,
@@ -107,8 +107,8 @@ pub(super) fn join(
 /// A record as our list wrote it, by the clock of that instant. The boot clock knows how old it is, so it is not of the
 /// future, however far the wall clock was set back since. `None` if another program has renewed it, or its boot is another
 /// machine's.
-fn as_written(held: &Claim, published: &Published, around: &Around<'_>) -> Option<Claim> {
-    let &Around {
+fn as_written(held: &Claim, published: &Published, around: &JoinContext<'_>) -> Option<Claim> {
+    let &JoinContext {
         name,
         format,
         now,
@@ -144,9 +144,9 @@ fn damage(
     published: &Published,
     held: Option<&Claim>,
     waiting: &[Claim],
-    around: &Around<'_>,
+    around: &JoinContext<'_>,
 ) -> Damage {
-    let &Around {
+    let &JoinContext {
         format,
         policy,
         now,
@@ -411,7 +411,7 @@ pub(super) mod tests {
     ) -> Result<(), String> {
         let name = LockName::new("a").expect("a name");
         let (now, here) = (Now::default(), Host::default());
-        let around = Around {
+        let around = JoinContext {
             name: &name,
             format: &Shows(shows),
             policy: &Policy::RESUME,
@@ -565,7 +565,7 @@ pub(super) mod tests {
                     claims: claims.clone(),
                     ..Entry::default()
                 };
-                let around = Around {
+                let around = JoinContext {
                     name: &name,
                     format: &ANY,
                     policy,

@@ -8,7 +8,7 @@ use super::bytes::{self, Byte};
 use super::folder::{Access, Folder, Opened, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
-use super::joined::{Around, Broken, SETTLE};
+use super::joined::{Broken, JoinContext, SETTLE};
 use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
@@ -30,7 +30,7 @@ const SETTLE_LOOK: Duration = Duration::from_millis(20);
 const LOOKS_MAX: usize = 64;
 
 /// What a reader without the guard found.
-pub(super) struct Look {
+pub(super) struct UnguardedLook {
     pub(super) joined: Result<Entry, Broken>,
     pub(super) published: Option<Published>,
     pub(super) opened: Option<Opened>,
@@ -141,11 +141,16 @@ impl FileStore {
 
     /// Reads a lock without its guard: the record, the list and the record again, until nothing
     /// changed in between.
-    pub(super) fn look(&self, names: &Names, now: &Now) -> Result<Look, StoreError> {
+    pub(super) fn look(&self, names: &Names, now: &Now) -> Result<UnguardedLook, StoreError> {
         self.look_in(self.folders()?, names, now)
     }
 
-    fn look_in(&self, folders: Folders<'_>, names: &Names, now: &Now) -> Result<Look, StoreError> {
+    fn look_in(
+        &self,
+        folders: Folders<'_>,
+        names: &Names,
+        now: &Now,
+    ) -> Result<UnguardedLook, StoreError> {
         let Folders {
             lists: folder,
             records,
@@ -196,7 +201,7 @@ impl FileStore {
                 }
                 Ok(entry)
             });
-            return Ok(Look {
+            return Ok(UnguardedLook {
                 joined,
                 published,
                 opened,
@@ -243,8 +248,8 @@ impl FileStore {
         format: &'a dyn Record,
         now: &'a Now,
         is_kept: &'a dyn Fn() -> bool,
-    ) -> Around<'a> {
-        Around {
+    ) -> JoinContext<'a> {
+        JoinContext {
             name: &names.name,
             format,
             policy: &self.rules.policy,
@@ -259,7 +264,7 @@ impl FileStore {
         &'a self,
         names: &Names,
         mut folders: Folders<'a>,
-    ) -> Result<Look, StoreError> {
+    ) -> Result<UnguardedLook, StoreError> {
         let (now, began) = (self.now(), instant());
         loop {
             let look = self.look_in(folders, names, &now)?;
@@ -270,7 +275,7 @@ impl FileStore {
             // Under the guard this is damage; without it, a caller may be about to write its claim.
             let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(any_is_held);
             if is_emptied && since(began) >= SETTLE {
-                return Ok(Look {
+                return Ok(UnguardedLook {
                     joined: Err(Broken::list(EMPTY_BUT_HELD.to_owned())),
                     ..look
                 });
@@ -293,7 +298,12 @@ impl FileStore {
     }
 
     /// Finds out about a claim that was read without the guard.
-    pub(super) fn evidence_in(&self, look: &Look, claim: &Claim, depth: Depth) -> Evidence {
+    pub(super) fn evidence_in(
+        &self,
+        look: &UnguardedLook,
+        claim: &Claim,
+        depth: Depth,
+    ) -> Evidence {
         match (self.folder.get(), &look.opened) {
             (Some(folder), Some(opened)) => {
                 self.evidence(folder.local, fd(opened), None, claim, depth)
@@ -304,7 +314,7 @@ impl FileStore {
 
     /// What is known of a claim that was found without the guard, and whether its process is certainly
     /// stopped: both by one look at each process.
-    fn seen_in(&self, look: &Look, claim: &Claim, sights: &Sights) -> (Evidence, bool) {
+    fn seen_in(&self, look: &UnguardedLook, claim: &Claim, sights: &Sights) -> (Evidence, bool) {
         let local = self.is_local();
         let liveness_lock = look.opened.as_ref().map_or(LivenessLock::None, |opened| {
             Self::liveness_lock(fd(opened), claim)

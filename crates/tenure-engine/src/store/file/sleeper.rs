@@ -408,18 +408,18 @@ struct Sought {
 /// The threads of a process that sleep in the kernel in their callers' place.
 #[derive(Default)]
 struct Helpers {
-    state: Mutex<Asleep>,
+    state: Mutex<Sleepers>,
     /// Notified where there is work for an idle helper.
     has_work: Condvar,
 }
 
 #[derive(Default)]
-struct Asleep {
+struct Sleepers {
     /// The waits that each of them tells.
     told: HashMap<Sought, Vec<Weak<WaitNotice>>>,
-    work: Vec<Work>,
+    work: Vec<HelperWork>,
     /// The bytes for which there was no helper. One thread looks at them in turns.
-    polled: Vec<Work>,
+    polled: Vec<HelperWork>,
     /// Whether there is that thread.
     polls: bool,
     helpers: usize,
@@ -428,7 +428,7 @@ struct Asleep {
 }
 
 /// A byte to sleep on, and an open file of the helper's own.
-struct Work {
+struct HelperWork {
     of: Sought,
     file: Descriptor,
 }
@@ -552,7 +552,7 @@ impl Helpers {
             known.push(Arc::downgrade(told));
             return Ok(());
         }
-        let work = Work {
+        let work = HelperWork {
             of,
             file: os::reopen(file, lock.mode == Mode::Exclusive)?,
         };
@@ -587,7 +587,7 @@ impl Helpers {
         loop {
             let looked = instant();
             let bytes = std::mem::take(&mut locked(&self.state).polled);
-            for Work { of, file } in bytes {
+            for HelperWork { of, file } in bytes {
                 let free = of.lock.try_take(os::borrow(&file));
                 let free = free.and_then(|free| {
                     if free {
@@ -599,7 +599,7 @@ impl Helpers {
                 let is_wanted = (asleep.told.get(&of))
                     .is_some_and(|told| told.iter().any(|told| told.strong_count() > 0));
                 if matches!(free, Ok(false)) && is_wanted {
-                    asleep.polled.push(Work { of, file });
+                    asleep.polled.push(HelperWork { of, file });
                     continue;
                 }
                 let told = asleep.told.remove(&of);
@@ -626,9 +626,9 @@ impl Helpers {
     }
 
     /// What a helper does.
-    fn help(&self, first: Work) {
+    fn help(&self, first: HelperWork) {
         let mut next = Some(first);
-        while let Some(Work { of, file }) = next {
+        while let Some(HelperWork { of, file }) = next {
             let ended = of.lock.sleep(os::borrow(&file));
             drop(file);
             let mut asleep = locked(&self.state);
@@ -642,9 +642,9 @@ impl Helpers {
     }
 
     /// The next work of a helper that is idle. `None` if none came within [`IDLE_MAX`].
-    fn more(&self) -> Option<Work> {
+    fn more(&self) -> Option<HelperWork> {
         let asleep = locked(&self.state);
-        let is_idle = |asleep: &mut Asleep| asleep.work.is_empty() && asleep.polled.is_empty();
+        let is_idle = |asleep: &mut Sleepers| asleep.work.is_empty() && asleep.polled.is_empty();
         let waited = (self.has_work).wait_timeout_while(asleep, IDLE_MAX, is_idle);
         let (mut asleep, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if let Some(work) = asleep.work.pop() {
@@ -945,7 +945,7 @@ mod tests {
                 wait
             })
             .collect();
-        let counted = |asleep: &Asleep| (asleep.helpers, asleep.polls);
+        let counted = |asleep: &Sleepers| (asleep.helpers, asleep.polls);
         assert_eq!(counted(&locked(&helpers.state)), (HELPERS_MAX, true));
         assert!(told.recv_timeout(SOON).is_err(), "all of them wait");
         // The last ten are given up; the others are told, whoever looks at their bytes.

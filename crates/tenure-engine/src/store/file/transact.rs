@@ -45,7 +45,7 @@ use super::bytes::{self, Byte, Mode};
 use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
 use super::guarded::{BadRecord, GUARD_PATIENCE, GuardPatience, Guarded, LoadError, Loaded};
-use super::handle::{FileHandle, Part, PublishedClaim, WakeUp};
+use super::handle::{FileHandle, HoldPart, PublishedClaim, WakeUp};
 use super::joined::{is_of, note_bytes};
 use super::names::Names;
 use super::pages::{Room, Snapshot};
@@ -747,7 +747,7 @@ impl FileStore {
         &self,
         name: &LockName,
         token: u64,
-    ) -> Result<Option<Part>, StoreError> {
+    ) -> Result<Option<HoldPart>, StoreError> {
         let names = self.names_of(name);
         let (now, began) = (self.now(), instant());
         loop {
@@ -769,7 +769,7 @@ impl FileStore {
                 return Ok(None);
             };
             let doing = "going on under a hold";
-            let part = Part {
+            let part = HoldPart {
                 opened: guarded.opened_again(doing)?.moved_above(LIVENESS_FD_MIN),
                 ticket: claim.ticket,
             };
