@@ -49,7 +49,7 @@ use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, DoctorArgs, Verb};
 use crate::audit_writer::{self, AuditWriter};
-use crate::dialect::{self, CallRefusal, CallResult, Dialect, Line};
+use crate::dialect::{self, CallRefusal, CallResult, Dialect, PersonLine};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::lock::{LockView, age, failure_of};
@@ -1093,7 +1093,7 @@ impl Session {
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(reporter, name, &acquired, request.force, behind.as_ref());
-        self.tell(reporter, &Line::Acquired { name });
+        self.tell(reporter, &PersonLine::Acquired { name });
         ignored::tell(reporter, self, name);
         Ok(acquired)
     }
@@ -1357,7 +1357,7 @@ impl Session {
         let now = self.clock.now();
         for event in events {
             if let Event::Stolen { why, previous, .. } = event {
-                let line = self.dialect.line(&Line::TookOver {
+                let line = self.dialect.line(&PersonLine::TookOver {
                     name,
                     why: *why,
                     previous: previous.as_deref(),
@@ -1435,7 +1435,7 @@ impl Session {
     }
 
     /// Prints the profile's line about it, if the profile has one.
-    pub(crate) fn tell(&self, reporter: &Reporter, about: &Line<'_>) {
+    pub(crate) fn tell(&self, reporter: &Reporter, about: &PersonLine<'_>) {
         if let Some(line) = self.dialect.line(about) {
             reporter.inform(&line);
         }

@@ -15,7 +15,7 @@ pub(crate) use session::Session;
 pub(crate) use sprint::Sprint;
 
 use crate::failure::Failure;
-use crate::render::Document;
+use crate::render::FailureDocument;
 use crate::render::lock::{HolderView, LockView};
 use serde_json::Value;
 use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, Takeover};
@@ -69,7 +69,7 @@ pub(crate) enum CallResult<'a> {
 }
 
 /// What a line for people is about.
-pub(crate) enum Line<'a> {
+pub(crate) enum PersonLine<'a> {
     Acquired {
         name: &'a LockName,
     },
@@ -141,7 +141,7 @@ pub(crate) trait Dialect: Sync {
     }
 
     /// The line, if there is one.
-    fn line(&self, about: &Line<'_>) -> Option<String> {
+    fn line(&self, about: &PersonLine<'_>) -> Option<String> {
         own_line(about)
     }
 
@@ -153,7 +153,7 @@ pub(crate) trait Dialect: Sync {
 
     /// The function that makes a document of every other failure of a verb, if the profile wants one. It is given the verb
     /// and the name of the lock.
-    fn document(&self, verb: &str) -> Option<Document> {
+    fn document(&self, verb: &str) -> Option<FailureDocument> {
         let _ = verb;
         None
     }
@@ -165,20 +165,22 @@ pub(crate) struct Native;
 impl Dialect for Native {}
 
 /// The product's own line.
-fn own_line(about: &Line<'_>) -> Option<String> {
+fn own_line(about: &PersonLine<'_>) -> Option<String> {
     match about {
-        Line::Acquired { .. } | Line::Released { .. } => None,
-        Line::TookOver {
+        PersonLine::Acquired { .. } | PersonLine::Released { .. } => None,
+        PersonLine::TookOver {
             name,
             why,
             previous,
             ..
         } => Some(took_over(name, *why, *previous)),
-        Line::Ignored { name, claim } => Some(format!(
+        PersonLine::Ignored { name, claim } => Some(format!(
             "{name} is held by request {} and was not released",
             claim.holder.request_id
         )),
-        Line::Unreadable { name } => Some(format!("{name} cannot be read and was not released")),
+        PersonLine::Unreadable { name } => {
+            Some(format!("{name} cannot be read and was not released"))
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Reporter {
     advice: Option<&'static str>,
     waits: Waits,
     /// Makes the document that answers a failure, if the profile wants one.
-    documents: Option<Document>,
+    documents: Option<FailureDocument>,
     /// The lock that the call is about, as far as it is known.
     lock: Option<String>,
     began: Instant,
@@ -82,7 +82,7 @@ enum Waits {
 }
 
 /// Makes a document of a failure and the lock that the call is about.
-pub(crate) type Document = fn(&str, Option<&str>, &Failure) -> String;
+pub(crate) type FailureDocument = fn(&str, Option<&str>, &Failure) -> String;
 
 /// Why an answer was not written.
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl Reporter {
 
     /// Answers failures with documents, for a profile that does so.
     #[must_use]
-    pub(crate) fn documenting(mut self, documents: Option<Document>) -> Self {
+    pub(crate) fn documenting(mut self, documents: Option<FailureDocument>) -> Self {
         self.documents = documents;
         self
     }

@@ -61,7 +61,7 @@ pub(crate) fn at_cursor(words: &[String]) -> Cursor {
         Some((typed, before)) => (typed.as_str(), before),
         None => ("", words),
     };
-    let mut line = Line::new(&tree);
+    let mut line = CompletionState::new(&tree);
     for (index, word) in before.iter().enumerate().skip(1) {
         line.pass(index, word);
     }
@@ -74,7 +74,7 @@ pub(crate) fn at_cursor(words: &[String]) -> Cursor {
 }
 
 /// What the words before the cursor have settled.
-struct Line<'a> {
+struct CompletionState<'a> {
     tree: &'a Command,
     verb: Option<&'a Command>,
     /// The flag whose value comes next.
@@ -95,7 +95,7 @@ struct Line<'a> {
     said: Vec<String>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> CompletionState<'a> {
     fn new(tree: &'a Command) -> Self {
         Self {
             tree,

@@ -32,7 +32,7 @@ pub(crate) struct Call {
     /// The answer when the lock could not be had in time.
     pub(crate) conflict_exit_code: u8,
     pub(crate) verbose: bool,
-    pub(crate) target: Target,
+    pub(crate) target: FlockTarget,
 }
 
 /// What becomes of the lock.
@@ -53,7 +53,7 @@ pub(crate) enum FlockWait {
 
 /// What is locked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum FlockTarget {
     /// A file that the caller has opened.
     Descriptor(i32),
     /// A file or directory, while a command runs.
@@ -561,7 +561,7 @@ fn short_options<'a>(
 }
 
 /// What is locked, from the words behind the options.
-fn target(words: &[OsString], start: Start) -> Result<Target, Misuse> {
+fn target(words: &[OsString], start: Start) -> Result<FlockTarget, Misuse> {
     let (path, command) = match words {
         [] => {
             return Err(Misuse::of_value(
@@ -570,7 +570,7 @@ fn target(words: &[OsString], start: Start) -> Result<Target, Misuse> {
         }
         [descriptor] => {
             let descriptor = number(descriptor, "bad file descriptor")?;
-            return Ok(Target::Descriptor(descriptor));
+            return Ok(FlockTarget::Descriptor(descriptor));
         }
         [path, flag, line @ ..] if flag == "-c" || flag == "--command" => match line {
             [line] => (path, Command::Shell(line.clone())),
@@ -583,7 +583,7 @@ fn target(words: &[OsString], start: Start) -> Result<Target, Misuse> {
         },
         [path, command @ ..] => (path, Command::Words(command.to_vec())),
     };
-    Ok(Target::File {
+    Ok(FlockTarget::File {
         path: path.clone(),
         command,
         start,
@@ -665,7 +665,7 @@ mod tests {
             wait: FlockWait::Forever,
             conflict_exit_code: 1,
             verbose: false,
-            target: Target::File {
+            target: FlockTarget::File {
                 path: path.into(),
                 command: Command::Words(words(command)),
                 start: Start::Child,
@@ -753,7 +753,7 @@ mod tests {
         for (typed, number) in [("9", 9), ("+0", 0), (" 1", 1), ("-0", 0), ("-1", -1)] {
             assert_eq!(
                 call(&["-u", "--", typed]).target,
-                Target::Descriptor(number)
+                FlockTarget::Descriptor(number)
             );
         }
         for typed in ["", "-", "+", "99x", "0x1", "9 ", "f", "+ 0", "++1"] {
@@ -766,7 +766,7 @@ mod tests {
             assert!(said.ends_with("Numerical result out of range"), "{said}");
         }
         for flag in ["-c", "--command"] {
-            let Target::File { command, .. } = call(&["f", flag, "a b"]).target else {
+            let FlockTarget::File { command, .. } = call(&["f", flag, "a b"]).target else {
                 panic!("a file");
             };
             assert_eq!(command, Command::Shell("a b".into()));
@@ -781,7 +781,7 @@ mod tests {
             ("-F", Start::InPlace),
             ("--no-f", Start::InPlace),
         ] {
-            let Target::File { start, .. } = call(&[flag, "f", "x"]).target else {
+            let FlockTarget::File { start, .. } = call(&[flag, "f", "x"]).target else {
                 panic!("a file");
             };
             assert_eq!(start, expected);
@@ -912,7 +912,7 @@ mod tests {
         let Ok(FlockRequest::Lock(call)) = read(&line) else {
             panic!("a file and a command");
         };
-        assert!(matches!(call.target, Target::File { path, .. } if path == odd));
+        assert!(matches!(call.target, FlockTarget::File { path, .. } if path == odd));
         let dashed = OsString::from_vec(vec![b'-', 0xff]);
         assert!(read(&[dashed]).is_err());
         let descriptor = OsString::from_vec(vec![b'9', 0xff]);

@@ -6,7 +6,7 @@ use super::{cancelled_by, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::{GIVING, Row, header};
-use crate::render::stream::{Each, Part, write_envelope};
+use crate::render::stream::{DocumentPart, Each, write_envelope};
 use crate::render::table::{Cells, Columns};
 use crate::render::width::room_on_stdout;
 use crate::render::{Output, Reporter, Unheard, print_lines};
@@ -118,7 +118,7 @@ fn show_as_document(
         };
         if let Some(entry) = next {
             let part = entry.into_fields();
-            return Some(Part { output, part });
+            return Some(DocumentPart { output, part });
         }
         // The warnings of the document stand behind its events.
         if !std::mem::replace(&mut is_told, true) {

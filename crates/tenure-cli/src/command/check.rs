@@ -8,7 +8,7 @@ use crate::failure::{Failure, Retry};
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
 use crate::render::stream::{
-    Each, Locks, Part, PartBuffer, Pieces, write_envelope, write_json, write_kept,
+    DocumentPart, Each, Locks, PartBuffer, Pieces, write_envelope, write_json, write_kept,
 };
 use crate::render::table::{Cells, Columns, Giving};
 use crate::render::width::{cut, room_on_stdout};
@@ -183,7 +183,7 @@ fn all(
             (answered, looks.tally.failure())
         }
         (Output::Json | Output::Yaml, Asks::HowTheyStand(order)) => {
-            let parts = in_order(&mut looks, order).map(|part| Part { output, part });
+            let parts = in_order(&mut looks, order).map(|part| DocumentPart { output, part });
             let locks = Each::of(parts);
             (write_envelope(&reporter, Ok(Locks { locks })), None)
         }

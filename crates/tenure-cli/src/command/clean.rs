@@ -5,7 +5,7 @@ use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
-use crate::render::stream::{Each, Part, write_envelope};
+use crate::render::stream::{DocumentPart, Each, write_envelope};
 use crate::request::Clean;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -145,7 +145,7 @@ impl Cleaning {
             dry_run,
             stale_claims: claims,
             files_removed: files,
-            locks: Each::of(locks.into_iter().map(|part| Part { output, part })),
+            locks: Each::of(locks.into_iter().map(|part| DocumentPart { output, part })),
         };
         let answer = match &failure {
             None => Ok(facts),

@@ -25,7 +25,7 @@
 
 mod line;
 
-use self::line::Line;
+use self::line::ShellLine;
 use super::one_form;
 use crate::args::expected::{Cursor, Expected, Word, at_cursor};
 use crate::args::{Common, CompletionsArgs, Shell};
@@ -77,7 +77,7 @@ fn answer(args: &CompletionsArgs) -> Exit {
     let words = args.line.iter().map(|word| word.to_string_lossy());
     let (words, bash) = match args.shell {
         Shell::Bash => {
-            let line = Line::read(&words.collect::<Vec<_>>().join(" "));
+            let line = ShellLine::read(&words.collect::<Vec<_>>().join(" "));
             (line.words(), Some(line))
         }
         Shell::Zsh | Shell::Fish => (words.map(String::from).collect(), None),

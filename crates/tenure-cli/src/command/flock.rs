@@ -10,7 +10,7 @@
 use super::run::{find_program, is_script};
 use crate::args::FlockArgs;
 use crate::args::flock::{
-    self, Call, Command as Task, FlockRequest, FlockWait, Kind, Start, Target,
+    self, Call, Command as Task, FlockRequest, FlockTarget, FlockWait, Kind, Start,
 };
 use crate::args::help::Size;
 use crate::exit::{Exit, SysExit, signalled};
@@ -97,7 +97,7 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
 
 fn lock_and_run(call: &Call) -> Result<Exit, EarlyEnd> {
     let (path, command, start) = match &call.target {
-        Target::Descriptor(number) => {
+        FlockTarget::Descriptor(number) => {
             if is_stand_in(*number) {
                 let error = Errno::BADF.into();
                 return Err(EarlyEnd::wrong(SysExit::Data, &number.to_string(), &error));
@@ -107,7 +107,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, EarlyEnd> {
             })?;
             return Ok(Exit::Success);
         }
-        Target::File {
+        FlockTarget::File {
             path,
             command,
             start,

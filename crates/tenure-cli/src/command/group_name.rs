@@ -81,7 +81,7 @@ struct About {
 
 /// The parts of an event's document that matter here.
 #[derive(Debug, Deserialize)]
-struct Document {
+struct EventDocument {
     issue: Option<Issue>,
     pull_request: Option<Numbered>,
 }
@@ -98,7 +98,7 @@ struct Numbered {
     number: u64,
 }
 
-impl Document {
+impl EventDocument {
     fn about(&self) -> Option<About> {
         let pull_request = self.pull_request.as_ref().map(|pull_request| About {
             number: pull_request.number,
@@ -134,7 +134,7 @@ fn about(args: &GroupNameArgs, event: &str) -> Result<About, Failure> {
             "an event has at most {EVENT_BYTES_MAX} bytes, and this is more"
         )));
     }
-    let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
+    let document: EventDocument = serde_json::from_slice(&bytes).map_err(|error| {
         bad(format!(
             "this is not the document of an event: {}",
             short(&error)
@@ -188,7 +188,7 @@ mod tests {
             ),
             (r#"{"schedule":"0 * * * *"}"#, None),
         ] {
-            let document: Document = serde_json::from_str(text).expect(text);
+            let document: EventDocument = serde_json::from_str(text).expect(text);
             assert_eq!(document.about(), about, "{text}");
         }
     }

@@ -38,14 +38,14 @@ use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
-use base::{Base, Sight};
+use base::{Base, BranchView};
 use git::{Git, Hold, PHASE};
-use judge::{Answer, Pushed};
+use judge::{GitAnswer, Pushed};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
-use target::Target;
+use target::PushTarget;
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
@@ -106,7 +106,7 @@ pub(super) fn push(
     let request = request_of(&session, &target)?;
     session.audit_writer.is_line(&request.holder.why);
     reporter.set_request_id(request.holder.request_id.as_str());
-    let target_lock = acquire_all::Target {
+    let target_lock = acquire_all::RunTarget {
         session: &session,
         name: name.clone(),
         request,
@@ -182,7 +182,7 @@ fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failur
 /// out of date an instant later.
 fn foretell(
     git: &Git<'_>,
-    target: &Target,
+    target: &PushTarget,
     mut attempts: Attempts,
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
@@ -279,7 +279,7 @@ fn is_rebasing(git: &Git<'_>) -> Result<bool, Failure> {
 }
 
 /// The request for the lock.
-fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
+fn request_of(session: &Session, target: &PushTarget) -> Result<Request, Failure> {
     let remote = remote::without_secret(&target.remote);
     Ok(Request {
         holder: Holder {
@@ -311,7 +311,7 @@ struct Attempts {
 
 impl Attempts {
     /// Counts a failed attempt. An error, if it was the last one.
-    fn spend(&mut self, reporter: &Reporter, answer: &Answer) -> Result<(), Failure> {
+    fn spend(&mut self, reporter: &Reporter, answer: &GitAnswer) -> Result<(), Failure> {
         self.made = self.made.saturating_add(1);
         self.unknown += u32::from(judge::is_unknown(answer));
         if self.unknown >= judge::UNKNOWN_MAX {
@@ -381,7 +381,7 @@ enum Pulled {
     /// HEAD stands on top of the remote's commits.
     Done,
     /// The remote could not be reached, or another git was writing the same reference.
-    Unreachable(Answer),
+    Unreachable(GitAnswer),
 }
 
 /// How a fetch ended.
@@ -391,7 +391,7 @@ enum Fetched {
     /// The remote has no such branch.
     Gone,
     /// The remote could not be reached, or another git was writing the same reference.
-    Unreachable(Answer),
+    Unreachable(GitAnswer),
 }
 
 /// How the commits that the remote does not have can be rebased.
@@ -417,7 +417,7 @@ impl Rebase {
 /// A push with all of its attempts.
 struct Push<'a> {
     git: &'a Git<'a>,
-    target: &'a Target,
+    target: &'a PushTarget,
     attempts: Attempts,
     rebased: bool,
     /// What this clone knows of the remote's branch.
@@ -484,7 +484,7 @@ impl Push<'_> {
     }
 
     /// The commit of HEAD, and what this clone knows of the branch for it.
-    fn look(&self, reference: &str) -> Result<(String, Sight), Failure> {
+    fn look(&self, reference: &str) -> Result<(String, BranchView), Failure> {
         let commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
         let sight = self.base.sight(self.git, &commit, reference)?;
         Ok((commit, sight))
@@ -544,7 +544,7 @@ impl Push<'_> {
 
     fn landed(
         self,
-        answer: &Answer,
+        answer: &GitAnswer,
         commit: &str,
         already: bool,
         reporter: &mut Reporter,
@@ -730,7 +730,7 @@ impl Push<'_> {
 
     /// What git would say of a lock of another git (of an editor, of a prompt) on the index, HEAD or the branch. A rebase that
     /// meets one of the last two has changed files by then, and undoes nothing.
-    fn locked(&self) -> Result<Option<Answer>, Failure> {
+    fn locked(&self) -> Result<Option<GitAnswer>, Failure> {
         let branch = upstream::checked_out(self.git)?;
         let branch = branch.map(|branch| format!("refs/heads/{branch}.lock"));
         let mut words = vec!["rev-parse"];
@@ -745,7 +745,7 @@ impl Push<'_> {
             return Err(failed(&answer));
         }
         let locked = answer.stdout.lines().find(|path| Path::new(path).exists());
-        Ok(locked.map(|path| Answer {
+        Ok(locked.map(|path| GitAnswer {
             stdout: String::new(),
             stderr: format!("another git has locked '{path}': File exists"),
             end: crate::supervise::End::Code(1),
@@ -831,7 +831,7 @@ impl Push<'_> {
     }
 
     /// The answer after a rebase that was aborted.
-    fn unrebased(&self, answer: &Answer, conflicts: &[String]) -> Failure {
+    fn unrebased(&self, answer: &GitAnswer, conflicts: &[String]) -> Failure {
         let remote = remote::without_secret(&self.target.remote);
         let branch = &self.target.branch;
         if conflicts.is_empty() {
@@ -869,7 +869,7 @@ impl Push<'_> {
 }
 
 /// What a failed fetch means for the pull.
-fn not_fetched(answer: Answer) -> Result<Fetched, Failure> {
+fn not_fetched(answer: GitAnswer) -> Result<Fetched, Failure> {
     if judge::may_pass(&answer) || judge::is_contended(&answer) {
         return Ok(Fetched::Unreachable(answer));
     }
@@ -877,7 +877,7 @@ fn not_fetched(answer: Answer) -> Result<Fetched, Failure> {
 }
 
 /// A failure of git, in git's words.
-fn failed(answer: &Answer) -> Failure {
+fn failed(answer: &GitAnswer) -> Failure {
     let words = judge::words(answer);
     let mut failure = Failure::new(Exit::General, "PUSH_FAILED", judge::headline(answer))
         .with_text(words.clone());

@@ -2,7 +2,7 @@
 
 use super::result::RunResult;
 use super::{Session, give_back, near};
-use crate::dialect::{CallRefusal, CallResult, Line};
+use crate::dialect::{CallRefusal, CallResult, PersonLine};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::{HolderView, age, stop_hint, trouble};
@@ -71,7 +71,7 @@ pub(crate) fn release(
             if failure.code == "LOCK_UNREADABLE"
                 && session.store.policy().release_by_other == ReleaseByOther::Ignore =>
         {
-            session.tell(reporter, &Line::Unreadable { name: &name });
+            session.tell(reporter, &PersonLine::Unreadable { name: &name });
             return Ok((String::new(), without_hold(&name, "ignored")));
         }
         released => released?,
@@ -120,7 +120,7 @@ pub(crate) fn release(
                 ));
                 return Ok((String::new(), without_hold(name, "ignored")));
             }
-            session.tell(reporter, &Line::Ignored { name, claim });
+            session.tell(reporter, &PersonLine::Ignored { name, claim });
             if let Some(trouble) = session.view(name, id).ok().as_ref().and_then(trouble) {
                 reporter.inform(&trouble);
             }
@@ -419,7 +419,7 @@ fn done(
     result: Option<&RunResult>,
 ) -> (String, Value) {
     let request_id = known_as(&claim.holder);
-    session.tell(reporter, &Line::Released { name });
+    session.tell(reporter, &PersonLine::Released { name });
     reporter.set_request_id(request_id);
     let mut data = json!({
         "name": name.as_str(),

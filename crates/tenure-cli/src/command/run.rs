@@ -27,7 +27,7 @@ pub(crate) use exec::is_ordinary_end;
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
-use crate::dialect::Line;
+use crate::dialect::PersonLine;
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -736,7 +736,7 @@ fn release(
                 Releaser::Owner,
             );
             let name = handle.name();
-            session.tell(reporter, &Line::Released { name });
+            session.tell(reporter, &PersonLine::Released { name });
         }
         Ok(Some(Left::Withdrawn)) => {}
         Ok(Some(Left::Absent)) => {

@@ -29,8 +29,8 @@ use crate::render::say;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{AcquireOutcome, Leaves, LockLook, Part};
-use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
+use calls::{AcquireOutcome, HoldPart, Leaves, LockLook};
+use frames::{Frame, Id, LINE_MAX, Method, PROTOCOL};
 use holds::{Adoption, ServedHold, lost, no_hold};
 use kept::PlaceOfHolds;
 use output::{About, Output};
@@ -102,7 +102,7 @@ enum Event {
     /// What the keeper has found of a lock of a hold.
     Kept {
         hold: u64,
-        part: Arc<Part>,
+        part: Arc<HoldPart>,
         news: News,
         is_renewed: bool,
         /// The request that asks the program to stop.
@@ -114,7 +114,7 @@ enum Event {
     Verified {
         id: Id,
         hold: u64,
-        seen: Vec<(Arc<Part>, LockLook)>,
+        seen: Vec<(Arc<HoldPart>, LockLook)>,
     },
     /// Locks were given back, or could not be.
     GivenBack {
@@ -125,7 +125,7 @@ enum Event {
     Adopted {
         id: Id,
         caller: Option<String>,
-        adopted: Result<Vec<(Part, Life)>, Failure>,
+        adopted: Result<Vec<(HoldPart, Life)>, Failure>,
     },
     /// A request was carried out.
     Done {
@@ -380,14 +380,14 @@ impl Serve {
                 break;
             }
             match frames::read(line) {
-                Line::Request(request) => self.carry_out(&request.id, request.method),
-                Line::Refused(answer) => self.output.say(&answer),
-                Line::Notified(method) => {
+                Frame::Request(request) => self.carry_out(&request.id, request.method),
+                Frame::Refused(answer) => self.output.say(&answer),
+                Frame::Notified(method) => {
                     self.notified += 1;
                     self.carry_out(&frames::silent(self.notified), method);
                 }
-                Line::Ignored => {}
-                garbage @ Line::Garbage(_) => {
+                Frame::Ignored => {}
+                garbage @ Frame::Garbage(_) => {
                     broken = Some(garbage);
                     break;
                 }
@@ -395,7 +395,7 @@ impl Serve {
         }
         self.input = rest.to_vec();
         match broken {
-            Some(Line::Garbage(answer)) => {
+            Some(Frame::Garbage(answer)) => {
                 self.output.say(&answer);
                 Err(End::Broken(
                     "what came on stdin is no message of the protocol; the program's holds stay its own"
@@ -727,7 +727,7 @@ fn abandoned() -> Failure {
     )
 }
 
-fn already_held(part: &Part, why: &str) -> Failure {
+fn already_held(part: &HoldPart, why: &str) -> Failure {
     let name = part.name();
     Failure::new(
         Exit::Deadlock,

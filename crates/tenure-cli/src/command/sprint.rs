@@ -10,9 +10,10 @@ mod consent;
 use super::result::RunResult;
 use super::{Call, Session, finish, warn_of};
 use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
-use crate::dialect::Line;
+use crate::dialect::PersonLine;
 use crate::dialect::sprint::{
-    Answer, Document, LockFileView, LockInfo, Status, answers_with_the_object, failed, store_failed,
+    Document, LockFileView, LockInfo, SprintAnswer, Status, answers_with_the_object, failed,
+    store_failed,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -51,7 +52,7 @@ fn carry_out(
     verb: &'static str,
     reporter: Reporter,
     given: ExtraInput<'_>,
-    body: impl FnOnce(&str, Fields, &mut Reporter) -> Result<Answer, Failure>,
+    body: impl FnOnce(&str, Fields, &mut Reporter) -> Result<SprintAnswer, Failure>,
 ) -> Exit {
     finish(with_own_yaml(reporter), |reporter| {
         let fields = match given {
@@ -154,7 +155,7 @@ fn look(
     health: bool,
     mode: &str,
     reporter: &mut Reporter,
-) -> Result<Answer, Failure> {
+) -> Result<SprintAnswer, Failure> {
     let name = check.name.ok_or_else(request::no_mode)?;
     let (session, id) = Session::of_caller(check.place, &name, &check.shown, reporter)?;
     let reading = read(&session, &name)?;
@@ -180,7 +181,7 @@ fn look(
     if health {
         document.status = status.health();
     }
-    let mut answer = Answer::new(status, document, session.store.place(&name));
+    let mut answer = SprintAnswer::new(status, document, session.store.place(&name));
     if status == Status::Blocked {
         answer.holder_age_ms = seen.age_ms(&now);
         let entry = reading.entry();
@@ -194,7 +195,11 @@ fn read(session: &Session, name: &LockName) -> Result<Reading, Failure> {
     session.reading(name).map_err(store_failed)
 }
 
-fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<Answer, Failure> {
+fn give_back(
+    release: Release,
+    mode: &str,
+    reporter: &mut Reporter,
+) -> Result<SprintAnswer, Failure> {
     let Release {
         place,
         name,
@@ -250,11 +255,11 @@ fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<An
         reporter.warn(error.clone());
     }
     let info = absence(&session, &name, removed.as_deref(), &mut errors)?;
-    session.tell(reporter, &Line::Released { name: &name });
+    session.tell(reporter, &PersonLine::Released { name: &name });
     let mut document = Document::new(Status::Released, mode, info, "Lock released successfully");
     document.errors = errors;
     let place = session.store.place(&name);
-    Ok(Answer::new(Status::Released, document, place))
+    Ok(SprintAnswer::new(Status::Released, document, place))
 }
 
 /// Looks whether the lock is gone. A session that has taken it since is no leftover. If another program has

@@ -5,7 +5,7 @@ use crate::dialect::CallResult;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::render::lock::failure_of;
-use crate::render::waiting::{Progress, Sight};
+use crate::render::waiting::{Progress, WaitView};
 use crate::request;
 use crate::signals::stop_asked;
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl Onlooker for Showing<'_> {
         let empty = Entry::default();
         Ok(self.progress.show(|| {
             let entry = look.reading.entry().unwrap_or(&empty);
-            Sight::from_outside(look.view, entry, look.front, look.now)
+            WaitView::from_outside(look.view, entry, look.front, look.now)
         }))
     }
 

@@ -4,9 +4,9 @@
 //! the product's envelope is printed instead, and a refusal carries the same document's fields in its
 //! `context`.
 
-use super::{CallRefusal, CallResult, Dialect, Line, own_line, seconds};
+use super::{CallRefusal, CallResult, Dialect, PersonLine, own_line, seconds};
 use crate::failure::{Failure, object};
-use crate::render::Document;
+use crate::render::FailureDocument;
 use crate::render::lock::{HolderView, LockView, timestamp};
 use serde_json::{Map, Value, json};
 use tenure_engine::envelope::json_line;
@@ -41,9 +41,9 @@ impl Dialect for Fleet {
         Some(standing)
     }
 
-    fn line(&self, about: &Line<'_>) -> Option<String> {
+    fn line(&self, about: &PersonLine<'_>) -> Option<String> {
         match about {
-            Line::TookOver {
+            PersonLine::TookOver {
                 name,
                 why,
                 previous,
@@ -93,7 +93,7 @@ impl Dialect for Fleet {
         }
     }
 
-    fn document(&self, verb: &str) -> Option<Document> {
+    fn document(&self, verb: &str) -> Option<FailureDocument> {
         VERBS.contains(&verb).then_some(failed)
     }
 }

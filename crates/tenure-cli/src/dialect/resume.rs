@@ -1,6 +1,6 @@
 //! How the resume profile speaks: the sentences that users of resume locks know.
 
-use super::{CallRefusal, Dialect, Line, own_line};
+use super::{CallRefusal, Dialect, PersonLine, own_line};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
@@ -9,11 +9,11 @@ use crate::render::lock::{HolderView, LockView, age, stop_hint, utc};
 pub(crate) struct Resume;
 
 impl Dialect for Resume {
-    fn line(&self, about: &Line<'_>) -> Option<String> {
+    fn line(&self, about: &PersonLine<'_>) -> Option<String> {
         match about {
-            Line::Acquired { name } => Some(format!("Acquired resume lock for {name}")),
-            Line::Released { name } => Some(format!("Released resume lock for {name}")),
-            Line::TookOver {
+            PersonLine::Acquired { name } => Some(format!("Acquired resume lock for {name}")),
+            PersonLine::Released { name } => Some(format!("Released resume lock for {name}")),
+            PersonLine::TookOver {
                 name,
                 why,
                 previous,
@@ -24,7 +24,7 @@ impl Dialect for Resume {
                     name, *why, from,
                 ))
             }
-            Line::Ignored { .. } | Line::Unreadable { .. } => own_line(about),
+            PersonLine::Ignored { .. } | PersonLine::Unreadable { .. } => own_line(about),
         }
     }
 

@@ -1,6 +1,6 @@
 //! How the session profile speaks: one line on stderr for each event of an issue's lock.
 
-use super::{CallRefusal, CallResult, Dialect, Line, seconds};
+use super::{CallRefusal, CallResult, Dialect, PersonLine, seconds};
 use crate::failure::Failure;
 use crate::render::clean;
 use tenure_core::{Claim, LockName, Now, Takeover};
@@ -27,21 +27,23 @@ impl Dialect for Session {
         Some(format!("{did} {locks} stale lock{s}"))
     }
 
-    fn line(&self, about: &Line<'_>) -> Option<String> {
+    fn line(&self, about: &PersonLine<'_>) -> Option<String> {
         match about {
-            Line::Acquired { name } => Some(format!("Acquired lock for issue #{name}")),
-            Line::Released { name } => Some(format!("Released lock for issue #{name}")),
-            Line::TookOver {
+            PersonLine::Acquired { name } => Some(format!("Acquired lock for issue #{name}")),
+            PersonLine::Released { name } => Some(format!("Released lock for issue #{name}")),
+            PersonLine::TookOver {
                 name,
                 why,
                 previous: Some(claim),
                 now,
             } => Some(took_over(name, *why, claim, now)),
-            Line::TookOver { name, .. } => Some(format!("Cleaning corrupt lock for issue #{name}")),
-            Line::Ignored { name, .. } => Some(format!(
+            PersonLine::TookOver { name, .. } => {
+                Some(format!("Cleaning corrupt lock for issue #{name}"))
+            }
+            PersonLine::Ignored { name, .. } => Some(format!(
                 "Lock for issue #{name} owned by different run, not releasing"
             )),
-            Line::Unreadable { name } => Some(format!(
+            PersonLine::Unreadable { name } => Some(format!(
                 "Lock for issue #{name} cannot be read, not releasing; the next acquire cleans it"
             )),
         }

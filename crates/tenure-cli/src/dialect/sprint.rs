@@ -5,7 +5,7 @@ mod object;
 
 pub(crate) use object::{Document, LockFileView, LockInfo, Status, alive, because};
 
-use super::{CallRefusal, CallResult, Dialect, Line, own_line};
+use super::{CallRefusal, CallResult, Dialect, PersonLine, own_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::clean;
@@ -52,13 +52,13 @@ impl Dialect for Sprint {
         Some(document.yaml().trim_end().to_owned())
     }
 
-    fn document(&self, verb: &str) -> Option<crate::render::Document> {
+    fn document(&self, verb: &str) -> Option<crate::render::FailureDocument> {
         answers_with_the_object(verb).then_some(refused)
     }
 
-    fn line(&self, about: &Line<'_>) -> Option<String> {
+    fn line(&self, about: &PersonLine<'_>) -> Option<String> {
         match about {
-            Line::TookOver { why, previous, .. } => Some(took_over(*why, *previous)),
+            PersonLine::TookOver { why, previous, .. } => Some(took_over(*why, *previous)),
             other => own_line(other),
         }
     }
@@ -117,7 +117,7 @@ fn took_over(why: Takeover, previous: Option<&Claim>) -> String {
 }
 
 /// The object of a call, and how the call ends.
-pub(crate) struct Answer {
+pub(crate) struct SprintAnswer {
     pub(crate) status: Status,
     pub(crate) document: Document,
     /// The envelope's code, if the status is no success.
@@ -127,7 +127,7 @@ pub(crate) struct Answer {
     pub(crate) lock_file: String,
 }
 
-impl Answer {
+impl SprintAnswer {
     pub(crate) fn new(status: Status, document: Document, lock_file: String) -> Self {
         let code = match status {
             Status::ZombieDetected => "LOCK_STALE",

@@ -125,12 +125,12 @@ impl<I: Iterator<Item: Serialize>> Serialize for Each<I> {
 }
 
 /// A part of a document in the format of the answer.
-pub(crate) struct Part<T> {
+pub(crate) struct DocumentPart<T> {
     pub(crate) output: Output,
     pub(crate) part: T,
 }
 
-impl<T: Serialize> Serialize for Part<T> {
+impl<T: Serialize> Serialize for DocumentPart<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.output {
             Output::Yaml => yaml::shown(&self.part, serializer),
@@ -161,7 +161,7 @@ impl<C: Serialize> Serialize for WithContext<'_, C> {
         if let Value::Object(error) = self.failure.to_json() {
             for (key, part) in error {
                 let output = self.output;
-                map.serialize_entry(&key, &Part { output, part })?;
+                map.serialize_entry(&key, &DocumentPart { output, part })?;
             }
         }
         map.serialize_entry("context", &self.context)?;
@@ -203,11 +203,11 @@ fn envelope_of<D: Serialize>(
     });
     let warnings = Late(move || {
         let part = reporter.borrow().last_warnings();
-        Part { output, part }
+        DocumentPart { output, part }
     });
     let meta = Late(move || {
         let part = reporter.borrow().meta();
-        Part { output, part }
+        DocumentPart { output, part }
     });
     envelope::document(answer, warnings, meta)
 }
@@ -227,7 +227,7 @@ pub(crate) fn write_kept(
     let output = reporter.borrow().output;
     if output == Output::Yaml {
         let parts = kept.into_parts().map_err(|error| unread(&error))?;
-        let locks = Each::of(parts.map(|part| Part { output, part }));
+        let locks = Each::of(parts.map(|part| DocumentPart { output, part }));
         return write_envelope(reporter, answer(locks, failure));
     }
     // The parts are JSON already, so the envelope is written around them.

@@ -91,7 +91,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Shows how the wait stands, if it is time to. Answers when the caller has to call again.
-    pub(crate) fn show(&mut self, sight: impl FnOnce() -> Sight) -> Option<Instant> {
+    pub(crate) fn show(&mut self, sight: impl FnOnce() -> WaitView) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
             let stderr = std::io::stderr();
@@ -126,7 +126,7 @@ impl<'a> Progress<'a> {
         self.next
     }
 
-    fn draw(&mut self, sight: &Sight, left: Option<Duration>) {
+    fn draw(&mut self, sight: &WaitView, left: Option<Duration>) {
         let spinner = SPINNER
             .get(self.frame % SPINNER.len())
             .copied()
@@ -161,7 +161,7 @@ fn cleared(drawn: usize, columns: usize) -> String {
 
 /// What the caller sees of a wait at one instant.
 #[derive(Debug)]
-pub(crate) struct Sight {
+pub(crate) struct WaitView {
     /// The holder of the lock, or the next one. `None` if the lock is about to be free.
     front: Option<HolderView>,
     /// Whether that one holds it.
@@ -183,7 +183,7 @@ enum Estimate {
     Usual(u64),
 }
 
-impl Sight {
+impl WaitView {
     /// What a caller in line sees.
     fn in_line(waiting: &Waiting<'_>) -> Self {
         let front = waiting.front();
@@ -328,7 +328,7 @@ fn in_foreground() -> bool {
 
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        self.show(|| Sight::in_line(waiting))
+        self.show(|| WaitView::in_line(waiting))
     }
 
     fn hindered(&mut self, error: &StoreError) -> bool {

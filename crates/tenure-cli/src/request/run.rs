@@ -439,7 +439,7 @@ fn refuse_flags_of_no_lock(
 }
 
 /// How a run stands in line.
-struct Line {
+struct QueueTerms {
     queue: Queue,
     /// The terms of the group's claim, or else of the lock's own.
     terms: Terms,
@@ -463,7 +463,7 @@ fn in_line(
     defaults: &Defaults,
     in_group: bool,
     says_wait: bool,
-) -> Result<Line, Failure> {
+) -> Result<QueueTerms, Failure> {
     let (queue, cancels) = defaults.line(typed, in_group, says_wait);
     let contradiction = match queue {
         Queue::None if cancels => Some(
@@ -494,7 +494,7 @@ fn in_line(
     } else {
         value::millis(defaults.grace(typed)?.value("--grace")?)
     };
-    Ok(Line {
+    Ok(QueueTerms {
         queue,
         terms: Terms {
             mode: Mode::Exclusive,

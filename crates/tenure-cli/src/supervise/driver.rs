@@ -18,7 +18,7 @@
 use super::around::Watch;
 use super::descendants::Descendants;
 use super::locks::{Consequence, Driver, RunLock, RunState, SpawnError, lease_clock};
-use super::remote::{Answer, Asker, Question};
+use super::remote::{Asker, Question, StoreAnswer};
 use super::terminal::Placement;
 use super::{Action, End, Event, Supervision, Terms, Verdict};
 use crate::render::say;
@@ -637,17 +637,17 @@ impl Running<'_> {
         None
     }
 
-    fn on_answer(&mut self, index: usize, answer: Answer) -> Option<Verdict> {
+    fn on_answer(&mut self, index: usize, answer: StoreAnswer) -> Option<Verdict> {
         match answer {
-            Answer::Named(Ok(false)) => self.lose(index),
+            StoreAnswer::Named(Ok(false)) => self.lose(index),
             // The next renewal says whether the lock is still there.
-            Answer::Named(Err(error)) => {
+            StoreAnswer::Named(Err(error)) => {
                 self.driver.tell_unnamed(&error);
                 None
             }
-            Answer::Verified(renewal) => self.on_renewal(index, Ask::Look, renewal),
-            Answer::Renewed(renewal) => self.on_renewal(index, Ask::Renew, renewal),
-            Answer::Named(Ok(true)) => None,
+            StoreAnswer::Verified(renewal) => self.on_renewal(index, Ask::Look, renewal),
+            StoreAnswer::Renewed(renewal) => self.on_renewal(index, Ask::Renew, renewal),
+            StoreAnswer::Named(Ok(true)) => None,
         }
     }
 

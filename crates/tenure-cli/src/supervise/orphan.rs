@@ -361,7 +361,7 @@ impl Orphan {
     }
 
     /// What binds the process of this number to the work; `None` if nothing does.
-    fn place_of(&self, pid: Pid) -> Option<Place> {
+    fn place_of(&self, pid: Pid) -> Option<WorkTie> {
         let seen = relations(pid)?;
         let of_group = self.group.is_some()
             && seen.group == self.group
@@ -369,7 +369,7 @@ impl Orphan {
         // Read first: the processes that prove it are asked afterwards whether they live.
         let has_parent = seen.parent.is_some_and(|parent| self.is_proven(parent));
         let in_group = of_group && self.group_is_ours();
-        (has_parent || in_group).then_some(Place { of_group: in_group })
+        (has_parent || in_group).then_some(WorkTie { of_group: in_group })
     }
 
     /// Whether a number is that of a proven process, which lives.
@@ -449,7 +449,7 @@ fn relations_in(stat: &[u8]) -> Option<Relations> {
 }
 
 /// What binds a process to the work.
-struct Place {
+struct WorkTie {
     of_group: bool,
 }
 

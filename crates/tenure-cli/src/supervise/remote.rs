@@ -28,7 +28,7 @@ pub(super) enum Question {
 
 /// What the store answered.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum StoreAnswer {
     Named(Result<bool, StoreError>),
     Renewed(Result<Renewal, StoreError>),
     Verified(Result<Renewal, StoreError>),
@@ -37,7 +37,7 @@ pub(super) enum Answer {
 /// The thread, as the supervisor sees it.
 pub(super) struct Asker {
     questions: Sender<(usize, Question)>,
-    answers: Receiver<(usize, Answer)>,
+    answers: Receiver<(usize, StoreAnswer)>,
     bell: OwnedFd,
 }
 
@@ -60,10 +60,10 @@ impl Asker {
                 };
                 let answer = match question {
                     Question::Name(process, now) => {
-                        Answer::Named(store.name_command(handle, process, &now))
+                        StoreAnswer::Named(store.name_command(handle, process, &now))
                     }
-                    Question::Renew(now) => Answer::Renewed(store.renew(handle, &now)),
-                    Question::Verify(now) => Answer::Verified(store.verify(handle, &now)),
+                    Question::Renew(now) => StoreAnswer::Renewed(store.renew(handle, &now)),
+                    Question::Verify(now) => StoreAnswer::Verified(store.verify(handle, &now)),
                 };
                 if answered.send((index, answer)).is_err() {
                     return;
@@ -92,7 +92,7 @@ impl Asker {
     }
 
     /// The next answer, if there is one.
-    pub(super) fn answered(&self) -> Option<(usize, Answer)> {
+    pub(super) fn answered(&self) -> Option<(usize, StoreAnswer)> {
         let mut buffer = [0; 64];
         while rustix::io::read(&self.bell, &mut buffer).is_ok_and(|read| read > 0) {}
         self.answers.try_recv().ok()

@@ -16,23 +16,23 @@ enum Quotes {
 
 /// A word, and where it begins in the line, in characters.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-struct Part {
+struct PlacedWord {
     begins: usize,
     word: String,
 }
 
 /// The line.
 #[derive(Debug)]
-pub(super) struct Line {
-    parts: Vec<Part>,
+pub(super) struct ShellLine {
+    parts: Vec<PlacedWord>,
     quotes: Quotes,
     characters: usize,
 }
 
-impl Line {
+impl ShellLine {
     pub(super) fn read(text: &str) -> Self {
         let mut parts = Vec::new();
-        let mut part: Option<Part> = None;
+        let mut part: Option<PlacedWord> = None;
         let mut quotes = Quotes::No;
         let mut characters = text.chars().enumerate().peekable();
         while let Some((index, character)) = characters.next() {
@@ -41,7 +41,7 @@ impl Line {
                 continue;
             }
             let word = &mut part
-                .get_or_insert_with(|| Part {
+                .get_or_insert_with(|| PlacedWord {
                     begins: index,
                     word: String::new(),
                 })
@@ -60,7 +60,7 @@ impl Line {
         }
         let length = text.chars().count();
         // A word stands at the cursor even if nothing of it was typed.
-        parts.push(part.unwrap_or_else(|| Part {
+        parts.push(part.unwrap_or_else(|| PlacedWord {
             begins: length,
             word: String::new(),
         }));
@@ -135,9 +135,9 @@ mod tests {
             (r"t x\", &["t", "x"]),
             ("t ''", &["t", ""]),
         ] {
-            assert_eq!(Line::read(text).words(), words, "{text}");
+            assert_eq!(ShellLine::read(text).words(), words, "{text}");
         }
-        let line = Line::read("tenure run 'ä b' -- ls ");
+        let line = ShellLine::read("tenure run 'ä b' -- ls ");
         assert_eq!((line.begins(2), line.begins(4)), (11, 20));
         assert_eq!(line.begins(5), 23);
     }
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn bash_reads_what_is_quoted_as_it_was_meant() {
         let hostile = "a b'c\"d$(echo x)`y`\\z!;&|<>*?[]{}~#^ä=:%";
-        assert_eq!(Line::read("x 'a").quoted("b'"), r"b'\'''");
-        assert_eq!(Line::read("x \"a").quoted("b\""), r#"b\"""#);
+        assert_eq!(ShellLine::read("x 'a").quoted("b'"), r"b'\'''");
+        assert_eq!(ShellLine::read("x \"a").quoted("b\""), r#"b\"""#);
         for typed in ["", "a", "'", "'a", "\"", "\"a", "'q'\"a", r"\ "] {
-            let line = Line::read(&format!("echo {typed}"));
+            let line = ShellLine::read(&format!("echo {typed}"));
             let close = match line.quotes {
                 Quotes::No => "",
                 Quotes::Single => "'",

@@ -11,7 +11,7 @@
 //! its user while git connects, or in the pause between two attempts.
 
 use super::git::Git;
-use super::target::Target;
+use super::target::PushTarget;
 use super::upstream;
 use crate::failure::Failure;
 
@@ -30,7 +30,7 @@ pub(super) struct Base {
 
 /// What a clone knows of the branch, for one commit that is to be pushed there.
 #[derive(Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct BranchView {
     /// The branch has to be fetched first: the commit does not stand on what this clone has seen, this clone has seen already
     /// that the branch was rewritten below it, or no lease would tell of that.
     pub(super) needs_fetch: bool,
@@ -40,7 +40,7 @@ pub(super) struct Sight {
 
 impl Base {
     /// What the clone knows before anything is fetched. A branch that this clone does not track is not known.
-    pub(super) fn of(git: &Git<'_>, target: &Target) -> Result<Self, Failure> {
+    pub(super) fn of(git: &Git<'_>, target: &PushTarget) -> Result<Self, Failure> {
         let Some(remote) = named(git, &target.remote)? else {
             return Ok(Self::default());
         };
@@ -92,13 +92,13 @@ impl Base {
         git: &Git<'_>,
         commit: &str,
         reference: &str,
-    ) -> Result<Sight, Failure> {
+    ) -> Result<BranchView, Failure> {
         let Some(seen) = &self.seen else {
-            return Ok(Sight::default());
+            return Ok(BranchView::default());
         };
         let stands = is_ancestor(git, seen, commit)?;
         let is_unsure = self.is_elsewhere && !self.is_fetched;
-        Ok(Sight {
+        Ok(BranchView {
             needs_fetch: is_unsure || !stands || self.withdrawn(git, seen)?.is_some(),
             lease: (stands && !self.is_elsewhere)
                 .then(|| format!("--force-with-lease={reference}:{seen}")),
@@ -106,7 +106,7 @@ impl Base {
     }
 
     /// Refuses to make a branch anew that this clone has seen and the remote no longer has, unless the call names it.
-    pub(super) fn refuse_anew(&self, git: &Git<'_>, target: &Target) -> Result<(), Failure> {
+    pub(super) fn refuse_anew(&self, git: &Git<'_>, target: &PushTarget) -> Result<(), Failure> {
         if self.seen.is_some() && !target.is_named {
             return Err(upstream::gone(git, &target.branch, &target.remote));
         }

@@ -7,7 +7,7 @@
 //!
 //! `judge` says what an answer means.
 
-use super::judge::Answer;
+use super::judge::GitAnswer;
 use crate::command::run::{ChildEnv, acquire_all, not_started, terms};
 use crate::command::{cancelled, cancelled_by, superseded};
 use crate::exit::Exit;
@@ -66,7 +66,7 @@ struct Outputs {
 impl Git<'_> {
     /// Asks about the repository, or aborts a rebase: calls that wait for no other process. git runs in a
     /// process group of its own, so that no key interrupts it.
-    pub(super) fn ask(&self, words: &[&str]) -> Result<Answer, Failure> {
+    pub(super) fn ask(&self, words: &[&str]) -> Result<GitAnswer, Failure> {
         let (mut command, outputs) = self.command(words)?;
         command.process_group(0);
         let child = signals::as_received(|| command.spawn());
@@ -95,7 +95,7 @@ impl Git<'_> {
         &self,
         words: &[impl AsRef<OsStr>],
         hold: Option<&mut Hold<'_>>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<GitAnswer, Failure> {
         if signals::stop_asked().is_some() {
             return Err(cancelled(PHASE));
         }
@@ -211,7 +211,7 @@ impl Outputs {
         })
     }
 
-    fn answer(self, end: End) -> Result<Answer, Failure> {
+    fn answer(self, end: End) -> Result<GitAnswer, Failure> {
         let read = |mut file: File| -> std::io::Result<String> {
             let mut bytes = Vec::new();
             file.rewind()?;
@@ -226,7 +226,7 @@ impl Outputs {
                 format!("what git said could not be read: {error}"),
             )
         })?;
-        Ok(Answer {
+        Ok(GitAnswer {
             end,
             stdout,
             stderr,

@@ -13,13 +13,13 @@ use crate::supervise::End;
 
 /// What git said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct GitAnswer {
     pub(super) end: End,
     pub(super) stdout: String,
     pub(super) stderr: String,
 }
 
-impl Answer {
+impl GitAnswer {
     pub(super) fn succeeded(&self) -> bool {
         self.end == End::Code(0)
     }
@@ -141,7 +141,7 @@ const TRANSIENT: [&str; 39] = [
 ];
 
 /// Judges a push to this branch, whose full name is given.
-pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
+pub(super) fn push(answer: &GitAnswer, reference: &str) -> Pushed {
     let line = status(answer, reference);
     if answer.succeeded() {
         let already = line.is_some_and(|(flag, _)| flag == "=");
@@ -166,12 +166,12 @@ pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
 }
 
 /// Whether the connection failed, or nobody knows what failed, so that another attempt may go well.
-pub(super) fn may_pass(answer: &Answer) -> bool {
+pub(super) fn may_pass(answer: &GitAnswer) -> bool {
     !says_any(answer, &FINAL) && (says_any(answer, &TRANSIENT) || is_unknown(answer))
 }
 
 /// Whether git has said what is not known here.
-pub(super) fn is_unknown(answer: &Answer) -> bool {
+pub(super) fn is_unknown(answer: &GitAnswer) -> bool {
     let is_judged = answer.stdout.lines().any(|line| line.contains('\t'));
     let is_known = says_any(answer, &FINAL) || says_any(answer, &TRANSIENT);
     !answer.succeeded()
@@ -181,13 +181,13 @@ pub(super) fn is_unknown(answer: &Answer) -> bool {
         && !says_any(answer, &[REFUSED])
 }
 
-fn says_any(answer: &Answer, texts: &[&str]) -> bool {
+fn says_any(answer: &GitAnswer, texts: &[&str]) -> bool {
     ours(answer).any(|line| texts.iter().any(|text| line.contains(*text)))
 }
 
 /// Whether a pull met another git of this clone, which was writing the same reference, or had the index or HEAD locked. An
 /// editor or a prompt does so for a moment.
-pub(super) fn is_contended(answer: &Answer) -> bool {
+pub(super) fn is_contended(answer: &GitAnswer) -> bool {
     ours(answer).any(|line| {
         line.contains(BEHIND_BEGINNING)
             || line.contains(".lock': File exists")
@@ -206,23 +206,23 @@ pub(super) fn fetched<'a>(file: &'a str, branch: &str) -> Option<&'a str> {
 }
 
 /// Whether the remote cannot take several references together.
-pub(super) fn knows_no_atomic(answer: &Answer) -> bool {
+pub(super) fn knows_no_atomic(answer: &GitAnswer) -> bool {
     ours(answer).any(|line| line.contains("does not support --atomic"))
 }
 
 /// Whether a pull found no such branch: then HEAD is behind nothing.
-pub(super) fn has_no_branch(answer: &Answer) -> bool {
+pub(super) fn has_no_branch(answer: &GitAnswer) -> bool {
     ours(answer).any(|line| line.contains("couldn't find remote ref"))
 }
 
 /// The lines on stderr that the remote did not write.
-fn ours(answer: &Answer) -> impl Iterator<Item = &str> {
+fn ours(answer: &GitAnswer) -> impl Iterator<Item = &str> {
     let lines = answer.stderr.lines();
     lines.filter(|line| !line.starts_with("remote: "))
 }
 
 /// git's verdict on a branch: `flag TAB from:to TAB summary`.
-fn status<'a>(answer: &'a Answer, reference: &str) -> Option<(&'a str, &'a str)> {
+fn status<'a>(answer: &'a GitAnswer, reference: &str) -> Option<(&'a str, &'a str)> {
     answer.stdout.lines().find_map(|line| {
         let mut fields = line.splitn(3, '\t');
         let (flag, names, summary) = (fields.next()?, fields.next()?, fields.next()?);
@@ -240,7 +240,7 @@ fn reason(summary: &str) -> &str {
 }
 
 /// All that git said about a failure, for people: its verdicts on branches, and then its prose.
-pub(super) fn words(answer: &Answer) -> String {
+pub(super) fn words(answer: &GitAnswer) -> String {
     let verdicts = answer
         .stdout
         .lines()
@@ -262,7 +262,7 @@ pub(super) fn words(answer: &Answer) -> String {
 }
 
 /// The line of these words that says most.
-pub(super) fn headline(answer: &Answer) -> String {
+pub(super) fn headline(answer: &GitAnswer) -> String {
     let words = words(answer);
     let lines = || words.lines();
     let telling = lines()
@@ -279,8 +279,8 @@ mod tests {
 
     const MAIN: &str = "refs/heads/main";
 
-    fn answer(code: i32, stdout: &str, stderr: &str) -> Answer {
-        Answer {
+    fn answer(code: i32, stdout: &str, stderr: &str) -> GitAnswer {
+        GitAnswer {
             end: End::Code(code),
             stdout: stdout.to_owned(),
             stderr: stderr.to_owned(),

@@ -5,7 +5,7 @@
 
 use super::Attempts;
 use super::git::Git;
-use super::judge::{self, Answer};
+use super::judge::{self, GitAnswer};
 use crate::failure::Failure;
 use crate::render::Reporter;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) fn asked(
     words: &[&str],
     attempts: &mut Attempts,
     reporter: &mut Reporter,
-) -> Result<Answer, Failure> {
+) -> Result<GitAnswer, Failure> {
     loop {
         let answer = git.run(words, None)?;
         if answer.succeeded() {

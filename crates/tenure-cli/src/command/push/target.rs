@@ -9,7 +9,7 @@
 
 use super::Attempts;
 use super::git::Git;
-use super::judge::Answer;
+use super::judge::GitAnswer;
 use super::remote::{asked, place_of, url_of, without_secret};
 use super::upstream::{self, Upstream};
 use crate::exit::Exit;
@@ -28,7 +28,7 @@ const DIGEST_BYTES: usize = 8;
 
 /// Where a push goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct PushTarget {
     pub(super) remote: String,
     /// Without `refs/heads/`.
     pub(super) branch: String,
@@ -37,7 +37,7 @@ pub(super) struct Target {
     pub(super) lock: LockName,
 }
 
-impl Target {
+impl PushTarget {
     /// The branch's full name, which no tag can be mistaken for.
     pub(super) fn reference(&self) -> String {
         format!("refs/heads/{}", self.branch)
@@ -51,7 +51,7 @@ pub(super) fn find(
     branch: Option<&str>,
     attempts: &mut Attempts,
     reporter: &mut Reporter,
-) -> Result<Target, Failure> {
+) -> Result<PushTarget, Failure> {
     git.tell(&["rev-parse", "--git-dir"])?;
     // git reads a path from the top of the work tree; a repository without one has only its folder.
     let top = git.ask(&["rev-parse", "--show-toplevel"])?;
@@ -83,7 +83,7 @@ pub(super) fn find(
             format!("no name for the lock could be made of {branch:?}: {why}"),
         )
     })?;
-    Ok(Target {
+    Ok(PushTarget {
         remote: remote.to_owned(),
         branch,
         is_named,
@@ -137,7 +137,7 @@ fn default_branch(
 }
 
 /// `ref: refs/heads/main TAB HEAD`.
-fn of_symref(answer: &Answer) -> Option<String> {
+fn of_symref(answer: &GitAnswer) -> Option<String> {
     let mut lines = answer.stdout.lines();
     lines.find_map(|line| {
         let (target, name) = line.strip_prefix("ref: refs/heads/")?.split_once('\t')?;
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_remote_says_which_branch_is_its_default() {
-        let said = |stdout: &str| Answer {
+        let said = |stdout: &str| GitAnswer {
             end: crate::supervise::End::Code(0),
             stdout: stdout.to_owned(),
             stderr: String::new(),

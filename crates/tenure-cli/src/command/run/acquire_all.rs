@@ -22,7 +22,7 @@ use tenure_engine::store::{Handle, Verbs};
 use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Now, Renewal, Request, RequestId};
 
 /// A lock that a run wants.
-pub(crate) struct Target<'a> {
+pub(crate) struct RunTarget<'a> {
     pub(crate) session: &'a Session,
     pub(crate) name: LockName,
     pub(crate) request: Request,
@@ -188,7 +188,7 @@ pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
 /// Takes one lock after the other, within one wait. A failure comes with the locks that were taken before
 /// it; the caller gives them back.
 pub(crate) fn acquire_all<'a>(
-    targets: Vec<Target<'a>>,
+    targets: Vec<RunTarget<'a>>,
     limits: Limits,
     reporter: &mut Reporter,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
@@ -198,14 +198,14 @@ pub(crate) fn acquire_all<'a>(
 /// [`acquire_all`] for a caller that sleeps in a lot.
 pub(crate) async fn acquire_all_in<'a>(
     lot: Option<&dyn Lot>,
-    targets: Vec<Target<'a>>,
+    targets: Vec<RunTarget<'a>>,
     mut limits: Limits,
     reporter: &mut Reporter,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
     let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
     let mut may_be_asked = false;
     for target in targets {
-        let Target {
+        let RunTarget {
             session,
             name,
             request,

@@ -1,6 +1,6 @@
 //! The locks that a run takes: in which order, under which terms and within which wait.
 
-use super::acquire_all::Target;
+use super::acquire_all::RunTarget;
 use super::exec;
 use crate::command::keeper;
 use crate::command::{Looks, Session, already_held, covers, ticket};
@@ -16,7 +16,7 @@ use tenure_engine::profile::known_as;
 /// The locks that a run is going to take.
 pub(crate) struct Plan<'a> {
     /// The locks in the order in which the run takes them, without those that the run around it has.
-    pub(crate) targets: Vec<Target<'a>>,
+    pub(crate) targets: Vec<RunTarget<'a>>,
     pub(crate) keep: Option<Keep>,
     /// The lock that gives the run its name.
     pub(super) main: LockName,
@@ -110,7 +110,7 @@ impl<'a> Planning<'_, 'a> {
             None if reentrant && !session.inherited(name).is_empty() => {
                 return Err(outer_lost(name));
             }
-            None => plan.targets.push(Target {
+            None => plan.targets.push(RunTarget {
                 session,
                 name: name.clone(),
                 request: self.request(session, wanted)?,

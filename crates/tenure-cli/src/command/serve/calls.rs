@@ -35,7 +35,7 @@ use tenure_engine::sync::locked;
 use tenure_engine::tenure_core::Left;
 
 /// A lock of a hold.
-pub(super) struct Part {
+pub(super) struct HoldPart {
     pub(super) session: &'static Session,
     pub(super) handle: Box<dyn Handle>,
     pub(super) claim: Claim,
@@ -44,7 +44,7 @@ pub(super) struct Part {
     pub(super) is_group: bool,
 }
 
-impl Part {
+impl HoldPart {
     /// An occasion for the audit on which its holder acts.
     fn occasion(&self, now: &Now) -> Occasion<'_> {
         let holder = Some(&self.claim.holder);
@@ -100,7 +100,7 @@ pub(super) struct AcquireTask {
 }
 
 /// What an `acquire` came to: its locks, or why it has none, with the locks that it had taken before it failed.
-pub(super) type AcquireOutcome = Result<Vec<(Part, Life)>, (Failure, Vec<Part>)>;
+pub(super) type AcquireOutcome = Result<Vec<(HoldPart, Life)>, (Failure, Vec<HoldPart>)>;
 
 /// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
@@ -143,13 +143,13 @@ pub(super) async fn take(
     let taken = listened(cancel, taken).await;
     let parts = |holds: Vec<Hold<'static>>| {
         let holds = holds.into_iter();
-        holds.map(|hold| Part::of(hold, asked.group_session, task))
+        holds.map(|hold| HoldPart::of(hold, asked.group_session, task))
     };
     match taken {
         Ok(holds) => {
             let mut parts: Vec<_> = parts(holds).collect();
             // Locks are taken in the order of their names; the client reads them in its own order.
-            let place = |part: &Part| {
+            let place = |part: &HoldPart| {
                 let mut asked = asked.order.iter();
                 let place = asked.position(|name| name == part.name().as_str());
                 place.filter(|_| !part.is_group).unwrap_or(usize::MAX)
@@ -170,13 +170,13 @@ pub(super) struct Leaves {
     name: LockName,
     token: u64,
     /// The locks that are still there.
-    left: Mutex<Vec<Arc<Part>>>,
+    left: Mutex<Vec<Arc<HoldPart>>>,
     were_ours: AtomicBool,
 }
 
 impl Leaves {
     /// `None` without any lock.
-    pub(super) fn of(parts: Vec<Arc<Part>>) -> Option<Self> {
+    pub(super) fn of(parts: Vec<Arc<HoldPart>>) -> Option<Self> {
         let first = parts.first()?;
         Some(Self {
             name: first.name().clone(),
@@ -245,7 +245,7 @@ impl Leaving for Leaves {
 }
 
 /// Gives a lock back. False if it was not the program's any more.
-fn give_back(part: &Part, is_first: bool) -> Result<bool, StoreError> {
+fn give_back(part: &HoldPart, is_first: bool) -> Result<bool, StoreError> {
     let (session, mut reporter) = (part.session, reporter());
     let left = session.store.release(&*part.handle, &session.clock.now());
     let now = session.clock.now();
@@ -286,7 +286,7 @@ pub(super) struct LockLook {
 }
 
 /// Asks whether a lock is still the program's; renews it, if it is to, as of that instant.
-pub(super) fn look(part: &Part, renews: Option<&Now>) -> LockLook {
+pub(super) fn look(part: &HoldPart, renews: Option<&Now>) -> LockLook {
     let store = &part.session.store;
     let renewal = match renews {
         Some(now) => {
@@ -312,7 +312,7 @@ pub(super) fn look(part: &Part, renews: Option<&Now>) -> LockLook {
 }
 
 /// Notes in the audit that several renewals in a row have failed.
-pub(super) fn note_failure(part: &Part, consecutive: u32, error: &str) {
+pub(super) fn note_failure(part: &HoldPart, consecutive: u32, error: &str) {
     let now = part.session.clock.now();
     let occasion = part.occasion(&now);
     (part.session.audit_writer).heartbeat_failed(occasion, consecutive, error);
@@ -404,7 +404,7 @@ fn not_owner(session: &Session, name: &LockName) -> Result<Failure, Failure> {
 
 /// Takes over the locks of a hold of this very program whose `serve` has died. If one of them cannot be taken over,
 /// the others stay as they were: closed for as long as the program lives.
-pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Life)>, Failure> {
+pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(HoldPart, Life)>, Failure> {
     let found = if adopting.locks.is_empty() {
         adopting.find()?
     } else {
@@ -420,7 +420,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Life)>, Failure> {
             };
             let (claim, handle) = take_over(adopting, known, name, session)?;
             let life = life_of(session, &claim);
-            let part = Part {
+            let part = HoldPart {
                 session,
                 handle,
                 id: RequestId::as_recorded(known_as(&claim.holder)),

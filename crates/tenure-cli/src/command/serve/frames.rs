@@ -151,7 +151,7 @@ may_name_a_place!(Adopt, List, Cancel);
 
 /// What a line is.
 #[derive(Debug)]
-pub(super) enum Line {
+pub(super) enum Frame {
     Request(Request),
     /// A message that asks for nothing that can be done; this is its answer.
     Refused(String),
@@ -171,14 +171,14 @@ fn params_of(message: &mut Value) -> Value {
 }
 
 /// What a message without an id asks for.
-fn notified(message: &mut Value) -> Line {
+fn notified(message: &mut Value) -> Frame {
     let params = params_of(message);
     let method = message.get("method").and_then(Value::as_str);
     match method.and_then(|method| method_of(method, params)) {
         Some(Ok(method @ (Method::Release(_) | Method::Abandon(_) | Method::Cancel(_)))) => {
-            Line::Notified(method)
+            Frame::Notified(method)
         }
-        _ => Line::Ignored,
+        _ => Frame::Ignored,
     }
 }
 
@@ -210,7 +210,7 @@ fn without_halves(line: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a line.
-pub(super) fn read(line: &[u8]) -> Line {
+pub(super) fn read(line: &[u8]) -> Frame {
     let mut message: Value = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
@@ -222,13 +222,13 @@ pub(super) fn read(line: &[u8]) -> Line {
                 .filter(|id| id.is_string() || id.is_number());
             let id = id.map_or_else(|| "null".to_owned(), Value::to_string);
             let why = format!("a text has half a character ({})", short(&error));
-            return Line::Refused(wrong(&id, INVALID_PARAMS, &why));
+            return Frame::Refused(wrong(&id, INVALID_PARAMS, &why));
         }
     };
     let id = match message.get("id") {
         Some(id @ (Value::String(_) | Value::Number(_))) => id.to_string(),
         Some(_) => {
-            return Line::Refused(wrong(
+            return Frame::Refused(wrong(
                 "null",
                 INVALID_REQUEST,
                 "id: write a text or a number",
@@ -237,7 +237,7 @@ pub(super) fn read(line: &[u8]) -> Line {
         None if message.get("method").is_some() => return notified(&mut message),
         None => {
             let why = "the line is no request: it has no id and no method";
-            return Line::Refused(wrong("null", INVALID_REQUEST, why));
+            return Frame::Refused(wrong("null", INVALID_REQUEST, why));
         }
     };
     let params = params_of(&mut message);
@@ -245,18 +245,18 @@ pub(super) fn read(line: &[u8]) -> Line {
     let (Some(method), Some("2.0")) = (method, message.get("jsonrpc").and_then(Value::as_str))
     else {
         let why = "write jsonrpc: \"2.0\" and a method";
-        return Line::Refused(wrong(&id, INVALID_REQUEST, why));
+        return Frame::Refused(wrong(&id, INVALID_REQUEST, why));
     };
     match method_of(method, params) {
-        Some(Ok(method)) => Line::Request(Request { id, method }),
+        Some(Ok(method)) => Frame::Request(Request { id, method }),
         Some(Err(error)) => {
             let why = format!("{method}: {error}");
-            Line::Refused(wrong(&id, INVALID_PARAMS, &why))
+            Frame::Refused(wrong(&id, INVALID_PARAMS, &why))
         }
         None => {
             let method = tenure_engine::envelope::clean(method);
             let why = format!("there is no method {method:?}");
-            Line::Refused(wrong(&id, METHOD_NOT_FOUND, &why))
+            Frame::Refused(wrong(&id, METHOD_NOT_FOUND, &why))
         }
     }
 }
@@ -310,8 +310,8 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, String>> {
 }
 
 /// The last answer to what is no message.
-pub(super) fn garbage(why: &str) -> Line {
-    Line::Garbage(wrong("null", PARSE_ERROR, why))
+pub(super) fn garbage(why: &str) -> Frame {
+    Frame::Garbage(wrong("null", PARSE_ERROR, why))
 }
 
 fn wrong(id: &str, code: i64, why: &str) -> String {

@@ -1,6 +1,6 @@
 //! The holds of the program: how they are looked after, what it is told of them, and how they are given back.
 
-use super::calls::{self, Adopting, Leaves, LockLook, Part};
+use super::calls::{self, Adopting, HoldPart, Leaves, LockLook};
 use super::frames::{self, Adopt, Id};
 use super::kept::KeptPart;
 use super::output::About;
@@ -41,7 +41,7 @@ pub(super) struct ServedHold {
 }
 
 impl ServedHold {
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<HoldPart>> {
         self.parts.iter().map(|kept| &kept.part)
     }
 
@@ -105,7 +105,7 @@ impl Serve {
         &mut self,
         id: &Id,
         caller: Option<String>,
-        adopted: Result<Vec<(Part, Life)>, Failure>,
+        adopted: Result<Vec<(HoldPart, Life)>, Failure>,
     ) {
         let index = self.adopting.iter().position(|first| first.id == *id);
         let followers = index.map(|index| self.adopting.swap_remove(index).followers);
@@ -137,7 +137,7 @@ impl Serve {
 
     /// The hold that this process keeps already.
     fn known(&self, adopting: &Adopting) -> Result<Option<u64>, Failure> {
-        let is_meant = |part: &Part| {
+        let is_meant = |part: &HoldPart| {
             (is_same_place(part.session, adopting.session)
                 || is_same_place(part.session, adopting.group_session))
                 && part.session.format.shows(&part.claim, &adopting.request_id)
@@ -184,8 +184,8 @@ impl Serve {
     pub(super) fn keep(
         &mut self,
         caller: Option<String>,
-        parts: Vec<(Part, Life)>,
-    ) -> Result<Value, (Failure, Vec<Arc<Part>>)> {
+        parts: Vec<(HoldPart, Life)>,
+    ) -> Result<Value, (Failure, Vec<Arc<HoldPart>>)> {
         let hold = self.next_hold;
         self.next_hold += 1;
         let parts = parts.into_iter().map(|(part, life)| {
@@ -260,7 +260,7 @@ impl Serve {
     }
 
     /// Has a thread give locks back, the last one first, until they are. The first try says how.
-    pub(super) fn give(&mut self, whose: Whose, parts: Vec<Arc<Part>>) {
+    pub(super) fn give(&mut self, whose: Whose, parts: Vec<Arc<HoldPart>>) {
         let Some(leaves) = Leaves::of(parts) else {
             return self.given_back(whose, Ok(true));
         };
@@ -321,7 +321,7 @@ impl Serve {
     }
 
     /// Answers the request of the program.
-    pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<Part>, LockLook)>) {
+    pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<HoldPart>, LockLook)>) {
         self.lose_what_lapsed();
         let mut failure = None;
         for (part, LockLook { renewal, asked_by }) in seen {
@@ -347,7 +347,7 @@ impl Serve {
     /// Tells the program what was found of a lock.
     pub(super) fn found(
         &mut self,
-        (hold, part): (u64, &Arc<Part>),
+        (hold, part): (u64, &Arc<HoldPart>),
         news: &News,
         by: Option<&str>,
         is_renewed: bool,
@@ -391,7 +391,7 @@ impl Serve {
     }
 
     /// Has the audit note that several renewals in a row have failed.
-    pub(super) fn note_failure(&self, part: Arc<Part>, consecutive: u32, error: String) {
+    pub(super) fn note_failure(&self, part: Arc<HoldPart>, consecutive: u32, error: String) {
         // Without a thread there is no line.
         let _ = self.has_done(move || calls::note_failure(&part, consecutive, &error));
     }

@@ -2,7 +2,7 @@
 //!
 //! The keeper's thread asks and finds; what the program is told of it is decided elsewhere (`holds`).
 
-use super::calls::{self, LockLook, Part};
+use super::calls::{self, HoldPart, LockLook};
 use super::{Event, Teller};
 use crate::command::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ impl Home for PlaceOfHolds {
 
 /// A lock of a hold.
 pub(super) struct KeptPart {
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<HoldPart>,
     /// The number of the hold.
     hold: u64,
     life: Life,
@@ -90,7 +90,7 @@ pub(super) struct KeptPart {
 }
 
 impl KeptPart {
-    pub(super) fn new(hold: u64, part: Arc<Part>, life: Life, teller: Teller) -> Self {
+    pub(super) fn new(hold: u64, part: Arc<HoldPart>, life: Life, teller: Teller) -> Self {
         Self {
             lease: life.lease_end(),
             part,
@@ -103,7 +103,7 @@ impl KeptPart {
     }
 
     /// Whether it is this lock of the hold.
-    pub(super) fn is(&self, part: &Arc<Part>) -> bool {
+    pub(super) fn is(&self, part: &Arc<HoldPart>) -> bool {
         Arc::ptr_eq(&self.part, part)
     }
 

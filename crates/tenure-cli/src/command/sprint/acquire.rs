@@ -9,9 +9,9 @@ use super::read;
 use crate::command::acquire::{owner, unless_heard};
 use crate::command::prompt::{self, Reply};
 use crate::command::{Session, cancelled, collect_signals, ignored};
-use crate::dialect::Line;
+use crate::dialect::PersonLine;
 use crate::dialect::sprint::{
-    Answer, Document, LockFileView, LockInfo, Status, alive, because, store_failed,
+    Document, LockFileView, LockInfo, SprintAnswer, Status, alive, because, store_failed,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -41,7 +41,7 @@ pub(super) fn acquire(
     again: &dyn Fn() -> Result<Place, Failure>,
     mode: &str,
     reporter: &mut Reporter,
-) -> Result<Answer, Failure> {
+) -> Result<SprintAnswer, Failure> {
     let Acquire {
         place,
         name,
@@ -145,7 +145,7 @@ struct Confirmed {
 /// What to do after a refusal.
 enum Next {
     Again(Option<Box<Confirmed>>),
-    Answer(Box<Answer>),
+    Answer(Box<SprintAnswer>),
 }
 
 impl Acquisition<'_> {
@@ -153,7 +153,7 @@ impl Acquisition<'_> {
         mut self,
         reporter: &mut Reporter,
         granted: &mut Option<SprintGrant>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<SprintAnswer, Failure> {
         let mut confirmed: Option<Box<Confirmed>> = None;
         let mut unreadable = 0;
         loop {
@@ -251,9 +251,9 @@ impl Acquisition<'_> {
         })
     }
 
-    fn acquired(&self, reporter: &mut Reporter, claim: &Claim) -> Answer {
+    fn acquired(&self, reporter: &mut Reporter, claim: &Claim) -> SprintAnswer {
         self.session
-            .tell(reporter, &Line::Acquired { name: self.name });
+            .tell(reporter, &PersonLine::Acquired { name: self.name });
         if let Some(chosen) = &self.chosen {
             reporter.inform(chosen);
         }
@@ -436,14 +436,14 @@ impl Acquisition<'_> {
         Next::Answer(Box::new(answer))
     }
 
-    fn answer(&self, status: Status, seen: &LockFileView, message: String) -> Answer {
+    fn answer(&self, status: Status, seen: &LockFileView, message: String) -> SprintAnswer {
         let now = self.session.clock.now();
         let info = seen.info(&now);
         let mut document = Document::new(status, self.mode, info, message);
         document.errors = seen.warnings();
         let view = self.session.view(self.name, None);
         (document.errors).extend(view.ok().as_ref().and_then(trouble));
-        let mut answer = Answer::new(status, document, self.session.store.place(self.name));
+        let mut answer = SprintAnswer::new(status, document, self.session.store.place(self.name));
         answer.holder_age_ms = seen.age_ms(&now);
         answer
     }

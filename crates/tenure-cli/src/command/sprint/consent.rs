@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_core::{Claim, Host, LockName, Now, Policy};
-use tenure_engine::profile::{Place, Profile, Record};
+use tenure_engine::profile::{FolderRules, Profile, Record};
 
 /// The parts of a record that tell one hold from every other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Profile for Only {
         self.profile.folder(place)
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> FolderRules {
         self.profile.place()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Apart from the estimate, the line says nothing that the longer line of a log does not say as well.
 
-use super::{Estimate, Sight};
+use super::{Estimate, WaitView};
 use crate::failure::human;
 use crate::render::clean;
 use crate::render::lock::HolderView;
@@ -63,7 +63,12 @@ const WITHOUT: [Without; 7] = [
 ];
 
 impl Short {
-    pub(super) fn of(name: &LockName, sight: &Sight, here: &str, left: Option<Duration>) -> Self {
+    pub(super) fn of(
+        name: &LockName,
+        sight: &WaitView,
+        here: &str,
+        left: Option<Duration>,
+    ) -> Self {
         let name = name.to_string();
         let place = match sight.before {
             None => String::new(),
@@ -287,8 +292,8 @@ mod tests {
         LockView::holder_of(&claim, &now)
     }
 
-    fn sight(front: HolderView) -> Sight {
-        Sight {
+    fn sight(front: HolderView) -> WaitView {
+        WaitView {
             front: Some(front),
             holds: true,
             still: None,
@@ -297,7 +302,7 @@ mod tests {
         }
     }
 
-    fn line(name: &str, sight: &Sight, room: usize) -> String {
+    fn line(name: &str, sight: &WaitView, room: usize) -> String {
         let name = LockName::new(name).expect("a name");
         let line = Short::of(&name, sight, "here", Some(56 * SECOND)).fit(room);
         assert!(width(&line) <= room, "{line:?} in {room} columns");
@@ -307,7 +312,7 @@ mod tests {
     #[test]
     fn eighty_columns_say_who_since_when_what_for_which_place_and_what_is_left() {
         let mut seen = sight(front("ada", "./backup.sh --all --to=/srv/backups"));
-        let shown = |seen: &Sight| line("backup", seen, 76);
+        let shown = |seen: &WaitView| line("backup", seen, 76);
         assert_eq!(
             shown(&seen),
             "backup: ada since 12s, ./backup.sh --all --to=/srv/backups · next · 56s left"
@@ -402,8 +407,8 @@ mod tests {
     #[test]
     fn what_is_out_of_the_ordinary_is_said() {
         let mut seen = sight(front("ada", "./backup.sh"));
-        let shown = |seen: &Sight| line("backup", seen, 76);
-        let change = |seen: &mut Sight, change: &dyn Fn(&mut HolderView)| {
+        let shown = |seen: &WaitView| line("backup", seen, 76);
+        let change = |seen: &mut WaitView, change: &dyn Fn(&mut HolderView)| {
             seen.front.as_mut().map(change);
         };
         change(&mut seen, &|front| front.cancel_requested = true);
