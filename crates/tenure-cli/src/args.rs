@@ -432,7 +432,7 @@ pub(crate) struct RunArgs {
         help_heading = "Groups"
     )]
     pub(crate) queue: Option<Queue>,
-    /// The group: one run of it at a time; the newest waits.
+    /// Group of runs: one at a time, the newest waits.
     ///
     /// Beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
