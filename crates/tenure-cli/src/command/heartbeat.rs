@@ -113,9 +113,8 @@ pub(super) fn heartbeat(
             )
             .with_text(text)
             .with_context(context);
-            Err(session
-                .dialect
-                .refusal(failure, &CallRefusal::NotOwner(&view)))
+            let why = CallRefusal::NotOwner(&view);
+            Err(session.dialect.refusal(failure, &why))
         }
         RenewedOwned::Lost => {
             near::point_out_absent(&session, reporter, &name);
