@@ -162,7 +162,7 @@ fn each_decision_stands_once_in_the_index_in_order() {
         pages.len()
     );
     for page in &pages {
-        let words = self::text(&format!("docs/internals/decisions/{page}"))
+        let words = text(&format!("docs/internals/decisions/{page}"))
             .split_whitespace()
             .count();
         assert!(words <= 900, "{page} has {words} words");
