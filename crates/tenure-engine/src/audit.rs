@@ -190,7 +190,7 @@ pub enum AuditError {
         /// The file or folder.
         place: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
 }
 

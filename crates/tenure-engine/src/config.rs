@@ -22,11 +22,11 @@ use profiles::Profiles;
 
 use crate::audit::Recording;
 use crate::inherited::Saw;
-use crate::os::{self, Errno};
+use crate::os::{self, Errno, Facts};
 use crate::printed::for_its_author;
 use crate::regular;
 use crate::repository;
-use crate::trust::{self, Whose};
+use crate::trust::{self, Distrust, OpenPath, OpenRefusal, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -721,27 +721,20 @@ fn found_there(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigErr
             why,
         })
     };
-    let opened = match os::open_by_path(path, false) {
-        Err(Errno::LOOP) => {
-            // The owner of a link decides where it leads, and at which folder its paths begin. A stranger
-            // cannot put another user's link into a folder of their own: links get no second names.
-            let link = os::link_at(path).ok().flatten();
-            if let Some(link) = link
-                && trust::whose(&link) == Whose::Stranger
-            {
-                return distrust(format!("is a link that belongs to {}", link.owner_text()));
-            }
-            os::open_by_path(path, true)
+    // The owner of a link decides where it leads, and at which folder its paths begin. A stranger
+    // cannot put another user's link into a folder of their own: links get no second names.
+    let believes = |link: &Facts| trust::whose(link) != Whose::Stranger;
+    let OpenPath { fd, facts, .. } = match OpenPath::at(path, believes) {
+        Ok(opened) => opened,
+        Err(OpenRefusal::Distrust(Distrust::StrangersLink(owner))) => {
+            return distrust(format!("is a link that belongs to {owner}"));
         }
-        other => other,
-    };
-    let fd = match opened {
-        Ok(fd) => fd,
         // The file does not exist, or stands in a folder that this process may not look into.
-        Err(errno) if is_absent(path, errno) => return Ok(None),
-        Err(errno) => return Err(unread(path, errno.into())),
+        Err(OpenRefusal::Opening(errno)) if !is_absent(path, errno) => {
+            return Err(unread(path, errno.into()));
+        }
+        Err(_) => return Ok(None),
     };
-    let facts = os::facts(&fd).map_err(|errno| unread(path, errno.into()))?;
     if !facts.is_regular() {
         return Ok(None);
     }

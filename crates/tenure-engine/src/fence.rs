@@ -26,6 +26,7 @@
 
 use crate::clock::{instant, nap, since};
 use crate::os::{self, Descriptor, Errno, Facts, Open};
+use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -96,7 +97,7 @@ pub enum GuardError {
         /// What was looked at.
         place: String,
         /// Why.
-        why: &'static str,
+        why: String,
     },
     /// The file system does not promise working locks.
     #[error(
@@ -173,22 +174,17 @@ impl Guard {
     pub fn open(path: &Path, allow_network: bool) -> Result<Self, GuardError> {
         let name = path.file_name().ok_or_else(|| GuardError::Unsafe {
             place: path.display().to_string(),
-            why: "it names no file",
+            why: "it names no file".to_owned(),
         })?;
         let parent = path
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         let failed = |errno| fault(parent, "opening the guard's folder", errno);
-        let folder = os::open_folder(parent).map_err(failed)?;
-        let facts = os::facts(&folder).map_err(failed)?;
-        if facts.all_may_write() && !facts.is_sticky() {
-            return Err(GuardError::Unsafe {
-                place: parent.display().to_string(),
-                why: "everybody may write in it and it has no sticky bit, so anybody could \
-                      replace the guard",
-            });
-        }
+        let (folder, _) = trust::folder(parent, Named::ByCaller).map_err(|why| match why {
+            OpenRefusal::Distrust(why) => refused(parent, &why),
+            OpenRefusal::Making(errno) | OpenRefusal::Opening(errno) => failed(errno),
+        })?;
         if let Some(kind) = os::remote_kind_of(&folder).map_err(failed)?
             && !allow_network
         {
@@ -255,7 +251,7 @@ impl Guard {
             return Ok(None);
         };
         if facts.others_may_write() {
-            return Err(self.refusal("others may write to it; `chmod 600` it"));
+            return Err(refused(&self.path, &Distrust::OthersMayWrite));
         }
         let mut bytes = [0; CONTENT_MAX];
         let mut length = 0;
@@ -320,20 +316,14 @@ impl Guard {
         let fd = match os::open_file(&self.folder, name, how) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(self.refusal("it is a link")),
-            Err(Errno::NXIO | Errno::ISDIR) => return Err(self.refusal("it is no regular file")),
-            Err(errno) => return Err(self.fault("opening the guard", errno)),
+            Err(errno) => {
+                let why = Distrust::of_file(errno).map(|why| refused(&self.path, &why));
+                return Err(why.unwrap_or_else(|| self.fault("opening the guard", errno)));
+            }
         };
         let facts = os::facts(&fd).map_err(|errno| self.fault("looking at the guard", errno))?;
-        if !facts.is_regular() {
-            return Err(self.refusal("it is no regular file"));
-        }
-        if facts.names() > 1 {
-            return Err(self.refusal("it has a second name elsewhere (a hard link)"));
-        }
-        if !facts.is_ours() {
-            return Err(self.refusal("it belongs to another user"));
-        }
+        let judged = trust::file(&facts, false).and_then(|()| trust::ours(&facts));
+        judged.map_err(|why| refused(&self.path, &why))?;
         Ok(Some((fd, facts)))
     }
 
@@ -341,15 +331,15 @@ impl Guard {
         os::sync_folder(&self.folder).map_err(|errno| self.fault("making the mark last", errno))
     }
 
-    fn refusal(&self, why: &'static str) -> GuardError {
-        GuardError::Unsafe {
-            place: self.path.display().to_string(),
-            why,
-        }
-    }
-
     fn fault(&self, doing: &'static str, errno: Errno) -> GuardError {
         fault(&self.path, doing, errno)
+    }
+}
+
+fn refused(place: &Path, why: &Distrust) -> GuardError {
+    GuardError::Unsafe {
+        place: place.display().to_string(),
+        why: why.why(Contents::Guard),
     }
 }
 

@@ -13,6 +13,7 @@
 
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use crate::repository::{IGNORE_FILE, work_tree};
+use crate::trust::{self, Named, OpenRefusal};
 #[cfg(unix)]
 use std::io;
 use std::path::{Path, PathBuf};
@@ -201,6 +202,42 @@ pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
             .and_then(|parent| make_ignored(&parent, name))
             .map_err(|errno| (path.to_owned(), errno)),
         Some(_) | None => make_folder(path),
+    }
+}
+
+/// Opens a folder of tenure's by its path. With `create`, makes it first ([`make_own_folder`]) where nothing is. `None` if it
+/// is not there and is not to be made. The error names what is refused.
+pub(crate) fn open_own_folder(
+    path: &Path,
+    named: Named,
+    create: bool,
+) -> Result<Option<trust::OpenFolder>, (PathBuf, OpenRefusal)> {
+    let opened = match trust::folder(path, named) {
+        Err(OpenRefusal::Opening(Errno::NOENT)) if !create => return Ok(None),
+        Err(OpenRefusal::Opening(Errno::NOENT)) => {
+            trust::above(path, named).map_err(|(above, why)| (above, why.into()))?;
+            make_own_folder(path).map_err(|(at, errno)| (at, OpenRefusal::Making(errno)))?;
+            trust::folder(path, named)
+        }
+        opened => opened,
+    };
+    opened.map(Some).map_err(|why| (path.to_owned(), why))
+}
+
+/// Opens a folder inside of another one. With `create`, makes it first ([`make_folder_in`]) where nothing is, and says so.
+/// `None` if it is not there and is not to be made.
+pub(crate) fn open_own_folder_in(
+    around: (&Descriptor, &Facts),
+    name: &str,
+    create: bool,
+) -> Result<Option<(trust::OpenFolder, bool)>, OpenRefusal> {
+    match trust::folder_in(around, name) {
+        Err(OpenRefusal::Opening(Errno::NOENT)) if !create => Ok(None),
+        Err(OpenRefusal::Opening(Errno::NOENT)) => match make_folder_in(around.0, name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(Some((trust::folder_in(around, name)?, true))),
+            Err(errno) => Err(OpenRefusal::Making(errno)),
+        },
+        opened => Ok(Some((opened?, false))),
     }
 }
 

@@ -11,8 +11,8 @@
 //! its folder then is setgid, and the group may write to it. A folder that all users may write to proves nothing
 //! of that kind: any of them can have made a repository there.
 
-use crate::os::{self, Descriptor, Errno, Facts, Sharing};
-use crate::trust::{self, Whose};
+use crate::os::{self, Errno, Facts, Sharing};
+use crate::trust::{self, OpenPath, Whose};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -135,14 +135,11 @@ pub(crate) enum Tree {
 /// Looks whether a folder is the root of a work tree. A folder that is none costs one call.
 pub(crate) fn tree_at(folder: &Path) -> Tree {
     // What cannot be opened says nothing.
-    let Some(git) = Opened::at(&folder.join(GIT)) else {
-        return Tree::None;
-    };
     // Another user's file or link must not lead this user's calls to a configuration elsewhere.
     let is_strangers = |facts: &Facts| trust::whose(facts) == Whose::Stranger;
-    if git.link.as_ref().is_some_and(is_strangers) {
+    let Ok(git) = OpenPath::at(&folder.join(GIT), |link| !is_strangers(link)) else {
         return Tree::None;
-    }
+    };
     if !git.facts.is_regular() {
         return Tree::Main;
     }
@@ -241,39 +238,17 @@ pub fn tree_without_main(start: &Path) -> Option<&Path> {
     (tree == Tree::LinkedToUnknown).then_some(folder)
 }
 
-/// What stands at the name `.git`.
-struct Opened {
-    fd: Descriptor,
-    facts: Facts,
-    /// The link that leads there. Its owner decides where to.
-    link: Option<Facts>,
-}
-
-impl Opened {
-    fn at(path: &Path) -> Option<Self> {
-        let (fd, link) = match os::open_by_path(path, false) {
-            Err(Errno::LOOP) => {
-                let link = os::link_at(path).ok()??;
-                (os::open_by_path(path, true).ok()?, Some(link))
-            }
-            opened => (opened.ok()?, None),
-        };
-        let facts = os::facts(&fd).ok()?;
-        Some(Self { fd, facts, link })
-    }
-
-    /// Looks at the owners.
-    fn believed(&self, path: &Path) -> Result<(), RepositoryError> {
-        let link = self.link.as_ref().filter(|link| !is_own(link));
-        let is_shared = self.facts.sharing() == Sharing::Group;
-        let thing = (!is_own(&self.facts) && !is_shared).then_some(&self.facts);
-        match link.or(thing) {
-            Some(facts) => Err(RepositoryError::Untrusted {
-                path: crate::printed::clean_path(path),
-                owner: facts.owner_text(),
-            }),
-            None => Ok(()),
-        }
+/// Looks at the owners of what stands at the name `.git`.
+fn believed(opened: &OpenPath, path: &Path) -> Result<(), RepositoryError> {
+    let link = opened.link.as_ref().filter(|link| !is_own(link));
+    let is_shared = opened.facts.sharing() == Sharing::Group;
+    let thing = (!is_own(&opened.facts) && !is_shared).then_some(&opened.facts);
+    match link.or(thing) {
+        Some(facts) => Err(RepositoryError::Untrusted {
+            path: crate::printed::clean_path(path),
+            owner: facts.owner_text(),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -298,23 +273,24 @@ pub fn common_folder(start: &Path) -> Result<PathBuf, RepositoryError> {
     let git = found.transpose()?.ok_or_else(none)?;
     let common = common_of(&git).unwrap_or(git);
     let common = common.canonicalize().map_err(|_| none())?;
-    Opened::at(&common).ok_or_else(none)?.believed(&common)?;
+    let opened = OpenPath::at(&common, |_| true).map_err(|_| none())?;
+    believed(&opened, &common)?;
     Ok(common)
 }
 
 /// The git folder that belongs to this folder, if it is the root of a work tree, or a git folder itself.
 fn git_folder(folder: &Path) -> Result<Option<PathBuf>, RepositoryError> {
     let git = folder.join(GIT);
-    let opened = Opened::at(&git);
+    let opened = OpenPath::at(&git, |_| true).ok();
     if is_repository(&git) {
         if let Some(opened) = &opened {
-            opened.believed(&git)?;
+            believed(opened, &git)?;
         }
         return Ok(Some(git));
     }
     match opened {
         Some(opened) if opened.facts.is_regular() => {
-            opened.believed(&git)?;
+            believed(&opened, &git)?;
             let target = target_of(opened.fd.into(), folder);
             let broken = || RepositoryError::Broken {
                 file: crate::printed::clean_path(&git),

@@ -75,7 +75,7 @@ fn what_is_no_regular_file_keeps_neither_status_nor_installation() {
         let why = if kind == "hole" {
             "larger than 8 MiB"
         } else {
-            "no file"
+            "not a regular file"
         };
         assert!(said.contains(why), "{kind}: {said}");
         let refused = ends(&["install", "claude"], kind);

@@ -251,12 +251,12 @@ fn a_guard_that_others_could_lower_is_refused() {
 
     let folder = Resource::new();
     fs::create_dir(&folder.mark).expect("a folder");
-    refused(&folder, "no regular file");
+    refused(&folder, "not a regular file");
 
     let fifo = Resource::new();
     let made = fifo.scene.program("mkfifo").arg(&fifo.mark).status();
     assert!(made.expect("mkfifo").success());
-    refused(&fifo, "no regular file");
+    refused(&fifo, "not a regular file");
 
     let open = Resource::with("7\n");
     fs::set_permissions(&open.mark, fs::Permissions::from_mode(0o620)).expect("a mode");

@@ -8,15 +8,15 @@
 
 use super::stream::StreamFile as FileName;
 use super::{AuditError, Place};
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use crate::printed::clean_path;
 #[cfg(unix)]
 use crate::private::could_make_folder;
 use crate::private::{
-    ignore_all, make_folder, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
+    ignore_all, make_folder, make_own_folder_in, open_or_make, open_own_folder, open_own_folder_in,
 };
 use crate::repository::IGNORE_FILE;
-use crate::trust::{self, Named};
+use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
 use std::path::{Path, PathBuf};
 
 /// Device and number: the same as long as a file lives, whatever its name.
@@ -27,14 +27,7 @@ pub(super) type Inode = (u64, u64);
 pub(super) struct Folder {
     fd: Descriptor,
     path: PathBuf,
-    /// All users may create files in it.
-    shared: bool,
-    /// Several users may.
-    is_of_many: bool,
-    /// For whom its files are made.
-    sharing: Sharing,
-    /// The other user to whom belong the files that root makes in it.
-    owner: Option<u32>,
+    facts: Facts,
 }
 
 /// A file of the audit, opened and found good.
@@ -51,46 +44,17 @@ impl Folder {
     /// Opens the audit's folder. If `create` says so, makes it and its parents, 0700 each; in a work tree
     /// git ignores it. `None` if it is not there and need not be.
     pub(super) fn open(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
-        let opened = match &place.within {
-            None => Self::open_anywhere(place, create)?,
-            Some(locks) => Self::open_below(locks, place, create)?,
-        };
-        if let Some(folder) = &opened
-            && place.named == Named::ByNobody
-        {
-            let failed = |errno| fault(&folder.path, "opening the audit folder", errno);
-            let facts = os::facts(&folder.fd).map_err(failed)?;
-            if trust::refusal(&facts).is_some() {
-                return Err(distrust(&folder.path, NOBODY_NAMED_IT));
-            }
+        match &place.within {
+            None => Self::open_anywhere(place.dir(), place.named, create),
+            Some(locks) => Self::open_below(locks, place, create),
         }
-        Ok(opened)
     }
 
     /// A folder at any path, which may be a link if the caller named it.
-    fn open_anywhere(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
-        let path = place.dir();
-        let open = || match place.named {
-            Named::ByCaller => os::open_folder(path).map(Some),
-            Named::ByNobody => trust::open_folder(path).map(Result::ok),
-        };
-        let opened = match open() {
-            Err(Errno::NOENT) if create => {
-                if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
-                    return Err(distrust(path, NOBODY_NAMED_IT));
-                }
-                make_own_folder(path)
-                    .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
-                open()
-            }
-            other => other,
-        };
-        let opened = match opened {
-            Ok(None) => return Err(distrust(path, NOBODY_NAMED_IT)),
-            Ok(Some(fd)) => Ok(fd),
-            Err(errno) => Err(errno),
-        };
-        Self::of(opened, path.to_owned(), create)
+    fn open_anywhere(path: &Path, named: Named, create: bool) -> Result<Option<Self>, AuditError> {
+        let opened = open_own_folder(path, named, create);
+        let opened = opened.map_err(|(at, why)| refused(&at, why))?;
+        Ok(opened.map(|opened| Self::of(opened, path.to_owned())))
     }
 
     /// A folder below the locks. A caller that names the folder of the locks does not know of a link in it,
@@ -102,39 +66,31 @@ impl Folder {
         let path = place.dir();
         let rest = path.strip_prefix(locks).unwrap_or(path);
         if path.parent() == Some(locks) {
-            match os::open_folder_itself(path) {
-                Err(Errno::NOENT) if create => {}
-                opened => {
-                    let folder = Self::of(opened, path.to_owned(), create)?;
-                    let is_ours =
-                        |folder: &Self| os::facts(&folder.fd).is_ok_and(|it| it.is_ours());
-                    if folder.as_ref().is_none_or(is_ours) {
-                        return Ok(folder);
-                    }
+            match trust::folder_itself(path, place.named) {
+                Err(OpenRefusal::Opening(Errno::NOENT)) if create => {}
+                Err(OpenRefusal::Opening(Errno::NOENT)) => return Ok(None),
+                Ok(opened) if opened.1.is_ours() => {
+                    return Ok(Some(Self::of(opened, path.to_owned())));
                 }
+                Ok(_) => {}
+                Err(why) => return Err(refused(path, why)),
             }
         }
-        let top = Place {
-            within: None,
-            ..Place::from(locks)
-        };
-        let top = Place {
-            named: place.named,
-            ..top
-        };
         // Git may see what else is in it.
         if place.is_of_others
             && create
             && !locks.is_dir()
-            && (place.named == Named::ByCaller || trust::refusal_above(locks).is_none())
+            && trust::above(locks, place.named).is_ok()
         {
-            make_folder(locks)
-                .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
+            make_folder(locks).map_err(|(at, errno)| refused(&at, OpenRefusal::Making(errno)))?;
         }
-        let mut folder = Self::open_anywhere(&top, create)?;
+        let mut folder = Self::open_anywhere(locks, place.named, create)?;
         for part in rest {
             let Some(name) = part.to_str() else {
-                return Err(distrust(path, "its name is not UTF-8"));
+                return Err(AuditError::Unsafe {
+                    place: clean_path(path),
+                    why: "its name is not UTF-8".to_owned(),
+                });
             };
             folder = match folder {
                 Some(folder) => {
@@ -146,7 +102,12 @@ impl Folder {
                 None => return Ok(None),
             };
         }
-        Ok(folder)
+        let Some(Self { fd, path, facts }) = folder else {
+            return Ok(None);
+        };
+        let judged = trust::judged((fd, facts), place.named);
+        let opened = judged.map_err(|why| refused(&path, why))?;
+        Ok(Some(Self::of(opened, path)))
     }
 
     /// Makes a folder in it, which git ignores in a work tree, unless something is there.
@@ -161,70 +122,32 @@ impl Folder {
     /// Opens a folder in it, which is never reached through a link; makes it if `create` says so.
     pub(super) fn open_in(&self, name: &str, create: bool) -> Result<Option<Self>, AuditError> {
         let path = self.path.join(name);
-        let open = || os::open_folder_in(&self.fd, name);
-        let opened = match open() {
-            Err(Errno::NOENT) if create => match make_folder_in(&self.fd, name) {
-                Ok(()) | Err(Errno::EXIST) => open(),
-                Err(errno) => Err(errno),
-            },
-            other => other,
-        };
-        let folder = Self::of(opened, path, create)?;
-        if let Some(folder) = &folder {
-            if self.shared {
-                owned(&folder.fd, &folder.path)?;
-            }
-            let looking = |errno| fault(&folder.path, "opening the audit folder", errno);
-            let around = os::facts(&self.fd).map_err(looking)?;
-            let facts = os::facts(&folder.fd).map_err(looking)?;
-            if trust::is_open_to_members(&around)
-                && let Some(why) = trust::weakness(&facts)
-            {
-                return Err(distrust(&folder.path, why));
-            }
-        }
-        Ok(folder)
+        let opened = open_own_folder_in((&self.fd, &self.facts), name, create);
+        let opened = opened.map_err(|why| refused(&path, why))?;
+        Ok(opened.map(|(opened, _)| Self::of(opened, path)))
     }
 
-    fn of(
-        opened: Result<Descriptor, Errno>,
-        path: PathBuf,
-        create: bool,
-    ) -> Result<Option<Self>, AuditError> {
-        let fd = match opened {
-            Err(Errno::NOENT) if !create => return Ok(None),
-            Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(distrust(&path, "it is a link or no folder at all"));
-            }
-            other => other.map_err(|errno| fault(&path, "opening the audit folder", errno))?,
-        };
-        let facts =
-            os::facts(&fd).map_err(|errno| fault(&path, "opening the audit folder", errno))?;
-        let shared = facts.all_may_write();
-        if shared && !facts.is_sticky() {
-            return Err(distrust(
-                &path,
-                "everybody may write in it and it has no sticky bit, so anybody could replace \
-                 the audit; `chmod o-w` it or choose another folder",
-            ));
+    fn of((fd, facts): trust::OpenFolder, path: PathBuf) -> Self {
+        Self { fd, path, facts }
+    }
+
+    /// Whether several users may create files in it.
+    fn is_of_many(&self) -> bool {
+        self.facts.all_may_write() || self.facts.sharing() == Sharing::Group
+    }
+
+    /// For whom its files are made.
+    fn sharing(&self) -> Sharing {
+        match self.facts.sharing() {
+            // What one user writes, the others look at.
+            Sharing::Group => Sharing::GroupReads,
+            sharing => sharing,
         }
-        Ok(Some(Self {
-            fd,
-            path,
-            shared,
-            is_of_many: shared || facts.sharing() == Sharing::Group,
-            sharing: match facts.sharing() {
-                // What one user writes, the others look at.
-                Sharing::Group => Sharing::GroupReads,
-                sharing => sharing,
-            },
-            owner: facts.owner_of_new(),
-        }))
     }
 
     /// The user whose number stands in the names of the files that this process writes.
     pub(super) fn user(&self) -> Option<u32> {
-        self.is_of_many.then(os::our_number)
+        self.is_of_many().then(os::our_number)
     }
 
     pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
@@ -258,7 +181,7 @@ impl Folder {
             && !file.is_shared
         {
             // A strict umask must not take rights from the file; another user's file stays as it is.
-            let _ = os::share(&file.fd, self.sharing);
+            let _ = os::share(&file.fd, self.sharing());
         }
         Ok(file)
     }
@@ -270,37 +193,27 @@ impl Folder {
 
     fn open_file(&self, name: &str, how: Open) -> Result<Option<File>, AuditError> {
         let path = self.path_of(name);
-        let fd = match open_or_make(&self.fd, name, how, self.sharing, self.owner) {
+        let sharing = self.sharing();
+        let distrusted = |why: Distrust| refused(&path, why.into());
+        let fd = match open_or_make(&self.fd, name, how, sharing, self.facts.owner_of_new()) {
+            Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(distrust(&path, "it is a link")),
-            Err(Errno::NXIO | Errno::ISDIR) => {
-                return Err(distrust(&path, "it is not a regular file"));
+            Err(errno) => {
+                let why = Distrust::of_file(errno).map(distrusted);
+                return Err(why.unwrap_or_else(|| fault(&path, "opening the audit", errno)));
             }
-            other => other.map_err(|errno| fault(&path, "opening the audit", errno))?,
         };
         let facts = os::facts(&fd).map_err(|errno| fault(&path, "opening the audit", errno))?;
-        if !facts.is_regular() {
-            return Err(distrust(&path, "it is not a regular file"));
-        }
-        if facts.names() > 1 {
-            return Err(distrust(&path, "it has a second name (a hard link)"));
-        }
-        match FileName::of(name).and_then(|name| name.user) {
-            Some(user) if self.is_of_many => {
-                if !facts.is_of(user) {
-                    return Err(distrust(
-                        &path,
-                        "it does not belong to the user in its name",
-                    ));
-                }
-            }
-            Some(_) | None if self.shared => owned(&fd, &path)?,
-            Some(_) | None => {}
+        let user = FileName::of(name).and_then(|name| name.user);
+        let user = user.filter(|_| self.is_of_many());
+        trust::file(&facts, user.is_none() && self.facts.all_may_write()).map_err(distrusted)?;
+        if user.is_some_and(|user| !facts.is_of(user)) {
+            return Err(distrusted(Distrust::Misnamed));
         }
         Ok(Some(File {
             inode: facts.inode(),
             size: facts.size(),
-            is_shared: facts.is_shared(self.sharing),
+            is_shared: facts.is_shared(sharing),
             fd,
         }))
     }
@@ -341,25 +254,12 @@ impl File {
 #[cfg(unix)]
 pub(super) fn could_make(place: &Place) -> Result<(), AuditError> {
     let path = place.dir();
-    if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
-        return Err(distrust(path, NOBODY_NAMED_IT));
-    }
+    trust::above(path, place.named).map_err(|(_, why)| refused(path, why.into()))?;
     could_make_folder(path).map_err(|(at, source)| AuditError::Io {
         place: at.display().to_string(),
         doing: "making the audit folder",
         source,
     })
-}
-
-fn owned(fd: &Descriptor, path: &Path) -> Result<(), AuditError> {
-    let facts = os::facts(fd).map_err(|errno| fault(path, "looking at the audit", errno))?;
-    if facts.is_ours() {
-        return Ok(());
-    }
-    Err(distrust(
-        path,
-        "it belongs to another user, in a folder where everybody may create files",
-    ))
 }
 
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditError {
@@ -370,13 +270,17 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditErro
     }
 }
 
-/// The message about another user's folder to which a search or a default led.
-const NOBODY_NAMED_IT: &str = "it belongs to another user, and no caller named it; name it with \
-                               --audit-dir if it is to be used";
-
-fn distrust(path: &Path, why: &'static str) -> AuditError {
+fn refused(path: &Path, why: OpenRefusal) -> AuditError {
+    let why = match why {
+        OpenRefusal::Distrust(why) => why,
+        OpenRefusal::Making(errno) => return fault(path, "making the audit folder", errno),
+        OpenRefusal::Opening(errno) => match Distrust::of_folder(errno) {
+            Some(why) => why,
+            None => return fault(path, "opening the audit folder", errno),
+        },
+    };
     AuditError::Unsafe {
         place: clean_path(path),
-        why,
+        why: why.why(Contents::Audit),
     }
 }

@@ -100,6 +100,23 @@ impl From<&Stat> for Facts {
     }
 }
 
+#[cfg(test)]
+impl Facts {
+    /// What the system could say of something of this kind and mode.
+    pub(crate) fn made_up(mode: u32, user: u32) -> Self {
+        Self {
+            device: 0,
+            number: 0,
+            mode: mode as RawMode,
+            names: 1,
+            user,
+            group: 0,
+            size: 0,
+            gives_rights: false,
+        }
+    }
+}
+
 impl Facts {
     /// Device and number: the same as long as a file lives, whatever its name.
     pub(crate) fn inode(&self) -> (u64, u64) {

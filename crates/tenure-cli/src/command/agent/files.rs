@@ -23,6 +23,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tenure_engine::regular;
+use tenure_engine::trust::{self, Contents, Distrust};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -102,7 +103,9 @@ pub(super) fn text_of(path: &Path) -> Result<Option<String>, Failure> {
         Ok(text) => Ok(Some(text)),
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => match error.kind() {
-            ErrorKind::InvalidInput => Err(refused(path, "it is no file")),
+            ErrorKind::InvalidInput => {
+                Err(refused(path, &Distrust::NoFile.why(Contents::Settings)))
+            }
             ErrorKind::FileTooLarge => Err(refused(path, "it is larger than 8 MiB")),
             ErrorKind::InvalidData => Err(refused(path, "it is no UTF-8 text")),
             _ => Err(failed(path, "read", &error)),
@@ -136,15 +139,11 @@ impl Target {
             own(above, &facts)?;
         }
         let facts = match fs::metadata(&path) {
-            Ok(facts) if !facts.is_file() => return Err(refused(named, "it is no file")),
+            Ok(facts) if !facts.is_file() => {
+                return Err(refused(named, &Distrust::NoFile.why(Contents::Settings)));
+            }
             Ok(facts) => {
                 own(named, &facts)?;
-                if facts.nlink() > 1 {
-                    return Err(refused(
-                        named,
-                        "it has several names (hard links), and a change would reach one of them",
-                    ));
-                }
                 Some(facts)
             }
             Err(error) if is_missing(&error) => None,
@@ -466,17 +465,18 @@ pub(super) fn remove_empty(folders: &[PathBuf]) -> Result<(), Failure> {
 
 /// Refuses what is another user's.
 fn own(path: &Path, facts: &Metadata) -> Result<(), Failure> {
-    let caller = rustix::process::geteuid().as_raw();
-    if facts.uid() == caller {
-        return Ok(());
+    match trust::own(facts) {
+        Ok(()) => Ok(()),
+        Err(Distrust::Strangers) => Err(Failure::new(
+            Exit::Permission,
+            "PERMISSION_DENIED",
+            format!(
+                "{} belongs to the user with the number {}, not to the caller ({}); call it as that user",
+                clean_path(path),
+                facts.uid(),
+                rustix::process::geteuid().as_raw()
+            ),
+        )),
+        Err(why) => Err(refused(path, &why.why(Contents::Settings))),
     }
-    let path = clean_path(path);
-    Err(Failure::new(
-        Exit::Permission,
-        "PERMISSION_DENIED",
-        format!(
-            "{path} belongs to the user with the number {}, not to the caller ({caller}); call it as that user",
-            facts.uid()
-        ),
-    ))
 }

@@ -10,10 +10,10 @@
 //! - file systems that do not promise locks that hold between all callers that see them.
 
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Root, Sharing};
-use crate::private::{ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make};
+use crate::private::{ignore_all, make_folder, open_or_make, open_own_folder, open_own_folder_in};
 use crate::repository::IGNORE_FILE;
 use crate::store::StoreError;
-use crate::trust::{self, Named};
+use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,8 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Folder {
     fd: Descriptor,
     path: PathBuf,
-    inode: (u64, u64),
+    /// As it was when it was opened.
+    facts: Facts,
     /// Only this machine can reach it.
     pub(super) local: bool,
     /// Every user may create files in it.
@@ -155,47 +156,15 @@ impl Folder {
         private: bool,
         named: Named,
     ) -> Result<Option<Self>, StoreError> {
-        let refused = |why: String| distrust(path.display().to_string(), &why);
-        let open = || match named {
-            Named::ByCaller => os::open_folder(path).map(Ok),
-            Named::ByNobody => trust::open_folder(path).map(|opened| opened.map_err(refused)),
+        let opened = open_own_folder(path, named, create);
+        let opened = opened.map_err(|(at, why)| refused(&at, LOCKS, why))?;
+        let Some((fd, facts)) = opened else {
+            return Ok(None);
         };
-        let fd = match open() {
-            Err(Errno::NOENT) if create => {
-                refuse_above(path, named)?;
-                make_own_folder(path)
-                    .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
-                open()
-            }
-            Err(Errno::NOENT) => return Ok(None),
-            other => other,
-        }
-        .map_err(|errno| fault(path, "opening the lock folder", errno))??;
-        let facts =
-            os::facts(&fd).map_err(|errno| fault(path, "looking at the lock folder", errno))?;
-        if named == Named::ByNobody
-            && let Some(why) = trust::refusal(&facts)
-        {
-            return Err(refused(why));
-        }
-        let shared = facts.all_may_write();
-        if lets_anybody_replace(&facts) {
-            return Err(StoreError::Unsafe {
-                place: path.display().to_string(),
-                why: "everybody may write in it and it has no sticky bit, so anybody could \
-                      replace a lock; `chmod o-w` it or choose another folder"
-                    .to_owned(),
-            });
-        }
         // A group's folder is the agreement of its members; any other right of others is an oversight.
         let is_groups = facts.sharing() == Sharing::Group;
         if private && facts.others_may_write() && !is_groups {
-            return Err(StoreError::Unsafe {
-                place: path.display().to_string(),
-                why: "others may write in it, so they could replace a lock; `chmod 700` it, share it with \
-                      its group (`chmod 2770`) or choose another folder"
-                    .to_owned(),
-            });
+            return Err(distrusted(path, &Distrust::OthersMayWrite));
         }
         let remote = match os::remote_kind_of(&fd) {
             Ok(remote) => remote,
@@ -209,9 +178,8 @@ impl Folder {
         Ok(Some(Self {
             fd,
             path: path.to_owned(),
-            inode: facts.inode(),
             local: remote.is_none(),
-            shared,
+            shared: facts.all_may_write(),
             owner: facts.owner_of_new(),
             sharing: if private && !is_groups {
                 Sharing::Owner
@@ -223,6 +191,7 @@ impl Folder {
             } else {
                 facts.others_may_look()
             },
+            facts,
             root: None,
         }))
     }
@@ -230,22 +199,7 @@ impl Folder {
     /// Refuses a folder of records that another user may have prepared in the folder around it, which the
     /// caller names.
     pub(super) fn check_within(&self, around: &Facts) -> Result<(), StoreError> {
-        let failed = |errno| fault(&self.path, "looking at the lock folder", errno);
-        let facts = os::facts(&self.fd).map_err(failed)?;
-        let why = if around.all_may_write() && !facts.is_ours() && !facts.is_roots() {
-            Some("it belongs to another user, in a folder where everybody may create files")
-        } else if trust::is_open_to_members(around) {
-            trust::weakness(&facts)
-        } else {
-            None
-        };
-        match why {
-            Some(why) => Err(StoreError::Unsafe {
-                place: self.path.display().to_string(),
-                why: why.to_owned(),
-            }),
-            None => Ok(()),
-        }
+        trust::within(around, &self.facts).map_err(|why| distrusted(&self.path, &why))
     }
 
     /// Makes a folder that is not for locks alone, so git does not ignore it.
@@ -257,49 +211,24 @@ impl Folder {
     /// git. `None` if it is not there and is not to be made.
     pub(super) fn open_below(&self, name: &str, create: bool) -> Result<Option<Self>, StoreError> {
         let path = self.path_of(name);
-        let open = || os::open_folder_in(&self.fd, name);
-        let failed = |errno| fault(&path, "opening the folder beside the locks", errno);
-        let (fd, is_new) = match open() {
-            Err(Errno::NOENT) if create => {
-                match make_folder_in(&self.fd, name) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(errno) => {
-                        return Err(fault(&path, "making the folder beside the locks", errno));
-                    }
-                }
-                (open().map_err(failed)?, true)
-            }
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(self.unsafe_file(name, "it is a link or no folder"));
-            }
-            other => (other.map_err(failed)?, false),
+        let around = (&self.fd, &self.facts);
+        let opened =
+            open_own_folder_in(around, name, create).map_err(|why| refused(&path, BESIDE, why))?;
+        let Some(((fd, facts), is_new)) = opened else {
+            return Ok(None);
         };
-        let facts = os::facts(&fd).map_err(failed)?;
         if facts.all_may_write() {
-            return Err(self.unsafe_file(name, "everybody may write in it"));
-        }
-        if self.shared && !facts.is_ours() {
-            return Err(self.unsafe_file(
-                name,
-                "it belongs to another user, in a folder where everybody may create files",
-            ));
-        }
-        if self.sharing == Sharing::Group
-            && trust::is_open_to_members(&os::facts(&self.fd).map_err(failed)?)
-            && let Some(why) = trust::weakness(&facts)
-        {
-            return Err(self.unsafe_file(name, why));
+            return Err(self.unsafe_file(name, &Distrust::Everybodys));
         }
         let folder = Self {
             fd,
             path,
-            inode: facts.inode(),
             local: self.local,
             shared: false,
             owner: facts.owner_of_new(),
             sharing: facts.sharing(),
             readable: facts.others_may_look(),
+            facts,
             root: self.root.clone(),
         };
         if is_new {
@@ -332,7 +261,7 @@ impl Folder {
     /// So it looks from the root that it had.
     pub(super) fn is_in_place(&self) -> bool {
         if os::FOLDERS_MOVE && self.path.is_absolute() {
-            let is_it = |facts: &Facts| facts.inode() == self.inode;
+            let is_it = |facts: &Facts| facts.inode() == self.facts.inode();
             let mut seen = os::facts_of(&self.path);
             if !seen.as_ref().is_ok_and(is_it)
                 && let Some(root) = self.root.as_ref().filter(|root| root.is_left())
@@ -394,7 +323,7 @@ impl Folder {
         match open_or_make(&self.fd, file, how, self.sharing, self.owner) {
             // With the right to it, it would be refused for what it is.
             Err(Errno::ACCESS) if self.is_no_file(file) => {
-                Err(self.unsafe_file(file, "it is not a regular file"))
+                Err(self.unsafe_file(file, &Distrust::NoFile))
             }
             Err(Errno::ACCESS) if self.is_kept_from_group(file) => Err(StoreError::Permission {
                 place: path().display().to_string(),
@@ -407,13 +336,12 @@ impl Folder {
                 })
             }
             Err(Errno::NOENT) if access != Access::Create => Ok(None),
-            Err(Errno::LOOP) => Err(self.unsafe_file(file, "it is a link")),
-            Err(Errno::NXIO | Errno::ISDIR) => {
-                Err(self.unsafe_file(file, "it is not a regular file"))
-            }
             other => other
                 .map(Some)
-                .map_err(|errno| fault(&path(), "opening the lock", errno)),
+                .map_err(|errno| match Distrust::of_file(errno) {
+                    Some(why) => self.unsafe_file(file, &why),
+                    None => fault(&path(), "opening the lock", errno),
+                }),
         }
     }
 
@@ -426,18 +354,7 @@ impl Folder {
     ) -> Result<(Opened, Facts), StoreError> {
         let path = || self.path_of(file);
         let facts = os::facts(&fd).map_err(|errno| fault(&path(), "looking at the lock", errno))?;
-        if !facts.is_regular() {
-            return Err(self.unsafe_file(file, "it is not a regular file"));
-        }
-        if facts.names() > 1 {
-            return Err(self.unsafe_file(file, "it has a second name elsewhere (a hard link)"));
-        }
-        if self.shared && !facts.is_ours() {
-            return Err(self.unsafe_file(
-                file,
-                "it belongs to another user, in a folder where everybody may create files",
-            ));
-        }
+        trust::file(&facts, self.shared).map_err(|why| self.unsafe_file(file, &why))?;
         if access == Access::Create && !facts.is_shared(self.sharing) && facts.is_ours() {
             // A strict umask took rights to the file that we made, or it was made before it was the group's.
             os::share(&fd, self.sharing)
@@ -493,32 +410,38 @@ impl Folder {
         }
     }
 
-    fn unsafe_file(&self, file: &str, why: &str) -> StoreError {
-        StoreError::Unsafe {
-            place: self.path_of(file).display().to_string(),
-            why: why.to_owned(),
-        }
+    pub(super) fn unsafe_file(&self, file: &str, why: &Distrust) -> StoreError {
+        distrusted(&self.path_of(file), why)
     }
 }
 
-/// Whether every user may replace what another one has made in a folder.
-pub(super) fn lets_anybody_replace(facts: &Facts) -> bool {
-    facts.all_may_write() && !facts.is_sticky()
+fn distrusted(place: &Path, why: &Distrust) -> StoreError {
+    StoreError::Unsafe {
+        place: place.display().to_string(),
+        why: why.why(Contents::Locks),
+    }
 }
 
-fn distrust(place: String, why: &str) -> StoreError {
-    let why = format!("{why}; name the lock folder with --dir if it is to be used");
-    StoreError::Unsafe { place, why }
+/// What is done with a folder while it is made, and while it is opened.
+type Doing = [&'static str; 2];
+
+const LOCKS: Doing = ["making the lock folder", "opening the lock folder"];
+const BESIDE: Doing = [
+    "making the folder beside the locks",
+    "opening the folder beside the locks",
+];
+
+fn refused(place: &Path, [making, opening]: Doing, why: OpenRefusal) -> StoreError {
+    match why {
+        OpenRefusal::Distrust(why) => distrusted(place, &why),
+        OpenRefusal::Making(errno) => fault(place, making, errno),
+        OpenRefusal::Opening(errno) => fault(place, opening, errno),
+    }
 }
 
 /// Refuses to make a folder that no caller named, where the folder around it is another user's.
 pub(super) fn refuse_above(path: &Path, named: Named) -> Result<(), StoreError> {
-    if named == Named::ByNobody
-        && let Some((above, why)) = trust::refusal_above(path)
-    {
-        return Err(distrust(above, &why));
-    }
-    Ok(())
+    trust::above(path, named).map_err(|(above, why)| distrusted(&above, &why))
 }
 
 /// Whether other users may make files in a folder, and none of them may remove another one's.

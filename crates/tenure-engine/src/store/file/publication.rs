@@ -30,6 +30,7 @@
 use super::folder::{Folder, fault};
 use crate::os::{self, Descriptor, Errno, Open};
 use crate::store::StoreError;
+use crate::trust::{self, Distrust};
 use std::time::Duration;
 
 /// The largest record that is read. A larger one is no record of any format.
@@ -426,26 +427,17 @@ fn write_whole(fd: &Descriptor, mut bytes: &[u8]) -> Result<(), Errno> {
 pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, StoreError> {
     let path = || folder.path_of(file);
     let failed = |errno| fault(&path(), "reading the record", errno);
-    let unsafe_record = |why: &str| StoreError::Unsafe {
-        place: path().display().to_string(),
-        why: why.to_owned(),
-    };
+    let distrusted = |why: Distrust| folder.unsafe_file(file, &why);
     let fd = match os::open_file(folder.fd(), file, Open::Read) {
         Ok(fd) => fd,
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(unsafe_record("it is a link")),
-        Err(Errno::NXIO) => return Err(unsafe_record("it is not a regular file")),
-        Err(errno) => return Err(failed(errno)),
+        Err(errno) => {
+            let why = Distrust::of_file(errno).map(distrusted);
+            return Err(why.unwrap_or_else(|| failed(errno)));
+        }
     };
     let (facts, modified_ms) = os::facts_and_time(&fd).map_err(failed)?;
-    if !facts.is_regular() {
-        return Err(unsafe_record("it is not a regular file"));
-    }
-    if folder.shared && !facts.is_ours() {
-        return Err(unsafe_record(
-            "it belongs to another user, in a folder where everybody may create files",
-        ));
-    }
+    trust::record(&facts, folder.shared).map_err(distrusted)?;
     let length = usize::try_from(facts.size()).unwrap_or(usize::MAX);
     let length = length.min(RECORD_BYTES_MAX);
     let bytes = read_all(length, |buffer| os::read(&fd, buffer)).map_err(failed)?;

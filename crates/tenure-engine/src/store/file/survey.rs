@@ -3,7 +3,7 @@
 //!
 //! Each answer comes from the function that a call asks. Nothing is made or locked here.
 
-use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above};
+use super::folder::{Folder, fault, io_fault, refuse_above};
 use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE, floor};
 use crate::config;
@@ -11,7 +11,7 @@ use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Mount, Shari
 use crate::private::could_make_folder;
 use crate::profile::LEDGER;
 use crate::store::StoreError;
-use crate::trust;
+use crate::trust::{self, Named, OpenPath, OpenRefusal};
 use std::path::{Path, PathBuf};
 
 /// A folder as it was found.
@@ -87,7 +87,7 @@ impl FileStore {
         let is_open_to_all = matches!(is_there, Err(StoreError::Unsafe { .. }))
             && !self.is_ledger()
             && nearest.as_ref().is_some_and(|nearest| {
-                nearest.path == path && lets_anybody_replace(&nearest.facts)
+                nearest.path == path && trust::lets_anybody_replace(&nearest.facts)
             });
         let records = match (self.profile.record(), self.records(false)) {
             (Some(_), Ok(Some(folder))) => Some(folder.path().to_owned()),
@@ -151,7 +151,11 @@ impl Nearest {
         let mut folders = path.ancestors().filter(|it| !it.as_os_str().is_empty());
         let path = folders.find(|it| it.is_dir()).ok_or(Errno::NOENT)?;
         // A link of another user leads to what that user chose.
-        let fd = trust::open_folder(path)?.map_err(|_| Errno::ACCESS)?;
+        let fd = match OpenPath::folder(path, Named::ByNobody) {
+            Ok(opened) => opened.fd,
+            Err(OpenRefusal::Opening(errno)) => return Err(errno),
+            Err(_) => return Err(Errno::ACCESS),
+        };
         Self::opened(path, fd)
     }
 
