@@ -12,6 +12,8 @@ pub(crate) mod audit;
 pub(crate) mod colour;
 #[cfg(unix)]
 pub(crate) mod doctor;
+#[cfg(unix)]
+pub(crate) mod findings;
 pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod stream;

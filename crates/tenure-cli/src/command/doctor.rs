@@ -16,9 +16,9 @@ pub(super) use trial::take_part;
 
 use super::Session;
 use crate::args;
-use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::doctor::{Audit, Check, Finding, Report, Status, Users, Where};
+use crate::render::doctor::{Audit, Report, Users, Where};
+use crate::render::findings::Status;
 use crate::render::{Reporter, clean_path};
 use crate::request::{Doctor, Place};
 use serde_json::Value;
@@ -50,8 +50,8 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     match &opened {
         // Why not is said of the configuration.
         Err(_) if files.is_err() => {}
-        Err(failure) => report.add(
-            Finding::Place,
+        Err(failure) => report.checks.add(
+            "place",
             Status::Wrong,
             &failure.message,
             Some(
@@ -64,7 +64,7 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
                 (Some(Where { why: Some(why), .. }), false) => format!("{why} names it"),
                 _ => "nothing names another one".to_owned(),
             };
-            report.ok(Finding::Place, &said);
+            report.checks.ok("place", &said);
         }
     }
     let opened_place = opened.as_ref().ok().map(|session| &session.place);
@@ -74,7 +74,8 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     if let Ok(session) = opened {
         of_place(&session, &mut report);
     }
-    answer(&report, reporter)
+    let text = report.text(reporter.is_quiet());
+    report.checks.answer(text, report.json(), true)
 }
 
 /// What is known of the place itself.
@@ -97,18 +98,20 @@ fn of_place(session: &Session, report: &mut Report) {
             } else {
                 "; its folder is not there yet"
             };
-            report.ok(Finding::Audit, &format!("{said}{yet}"));
+            report.checks.ok("audit", format!("{said}{yet}"));
         }
         // A user who takes no lock has nothing to record.
         Err(error) if only_looks => {
-            report.add(Finding::Audit, Status::Note, &error.to_string(), None);
+            report
+                .checks
+                .add("audit", Status::Note, &error.to_string(), None);
         }
         // The log lies in the folder of the locks, of which that was said already.
         Err(_)
-            if report.is_wrong(Finding::Folder) && log.dir().starts_with(&session.place.folder) => {
+            if report.checks.is_wrong("folder") && log.dir().starts_with(&session.place.folder) => {
         }
-        Err(error) => report.add(
-            Finding::Audit,
+        Err(error) => report.checks.add(
+            "audit",
             Status::Wrong,
             &error.to_string(),
             Some(
@@ -130,27 +133,31 @@ fn configuration(
     passed_over: Option<&str>,
     without_main: Option<&str>,
 ) {
-    let what = Finding::Configuration;
+    let what = "configuration";
     match (files, passed_over) {
-        (Ok(_), None) if without_main.is_some() => report.add(
+        (Ok(_), None) if without_main.is_some() => report.checks.add(
             what,
             Status::Note,
             without_main.unwrap_or_default(),
             Some("git config core.worktree CHECKOUT, or name the file with --config".to_owned()),
         ),
-        (Ok(_), Some(why)) => report.add(
+        (Ok(_), Some(why)) => report.checks.add(
             what,
             Status::Note,
             &format!("not read: {why}"),
             Some("name the file with --config if it is meant for you".to_owned()),
         ),
-        (Ok(files), None) if files.is_empty() => report.ok(what, "no tenure.toml speaks here"),
+        (Ok(files), None) if files.is_empty() => {
+            report.checks.ok(what, "no tenure.toml speaks here")
+        }
         (Ok(files), None) => {
             let shown = files.iter().map(clean_path);
             let shown: Vec<_> = shown.collect();
-            report.ok(what, &format!("{} can be read", shown.join(", ")));
+            report
+                .checks
+                .ok(what, &format!("{} can be read", shown.join(", ")));
         }
-        (Err(failure), _) => report.add(
+        (Err(failure), _) => report.checks.add(
             what,
             Status::Wrong,
             &failure.message,
@@ -168,28 +175,4 @@ fn users_of(users: survey::Users) -> Users {
         survey::Users::Listed(owner) => Users::listed(owner),
         survey::Users::Each => Users::each(),
     }
-}
-
-/// The answer: a success, unless something is wrong.
-fn answer(report: &Report, reporter: &Reporter) -> Result<(String, Value), Failure> {
-    let text = report.text(reporter.is_quiet());
-    let wrong: Vec<&Check> = report.wrong().collect();
-    if wrong.is_empty() {
-        return Ok((text, report.json()));
-    }
-    let names: Vec<_> = wrong.iter().map(|check| check.finding.word()).collect();
-    let mut failure = Failure::new(
-        Exit::General,
-        "SOMETHING_WRONG",
-        format!(
-            "{} of {} checks found something wrong: {}",
-            wrong.len(),
-            report.checks.len(),
-            names.join(", ")
-        ),
-    )
-    .with_text(text)
-    .with_context(report.json());
-    failure.is_answer = true;
-    Err(failure)
 }

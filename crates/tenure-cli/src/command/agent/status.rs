@@ -16,8 +16,8 @@ use super::install::files_of;
 use super::path;
 use super::{line, program};
 use crate::args::AgentHost;
-use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::findings::{Finding, Findings, Form, Status};
 use crate::render::{clean, clean_path};
 use crate::request::{Agent, Reach};
 use serde_json::{Value, json};
@@ -29,34 +29,6 @@ use tenure_engine::advice;
 const WITHOUT_PLACE: &str =
     "a command of an open rule runs without its lock, and one of a closed rule is refused";
 
-/// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
-    Ok,
-    /// Worth knowing; locks are taken.
-    Note,
-    /// Locks are not taken, or not once.
-    Wrong,
-}
-
-impl Status {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Wrong => "wrong",
-        }
-    }
-}
-
-/// A check: what it is about, what was found, and one thing that mends it.
-struct Check {
-    about: &'static str,
-    status: Status,
-    message: String,
-    fix: Option<String>,
-}
-
 /// How much a person is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
@@ -66,39 +38,6 @@ pub(super) enum Told {
     Usual,
     /// What is well, too.
     All,
-}
-
-/// Everything that was found.
-#[derive(Default)]
-struct Report(Vec<Check>);
-
-impl Report {
-    fn ok(&mut self, about: &'static str, message: impl Into<String>) {
-        self.add(about, Status::Ok, message, None);
-    }
-
-    fn note(&mut self, about: &'static str, message: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, Status::Note, message, Some(fix.into()));
-    }
-
-    fn wrong(&mut self, about: &'static str, message: impl Into<String>, fix: impl Into<String>) {
-        self.add(about, Status::Wrong, message, Some(fix.into()));
-    }
-
-    fn add(
-        &mut self,
-        about: &'static str,
-        status: Status,
-        message: impl Into<String>,
-        fix: Option<String>,
-    ) {
-        self.0.push(Check {
-            about,
-            status,
-            message: message.into(),
-            fix,
-        });
-    }
 }
 
 /// A place in which hooks of a host can stand.
@@ -112,7 +51,7 @@ struct Layer {
 }
 
 pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failure> {
-    let mut report = Report::default();
+    let mut report = Findings::default();
     let layers = layers(call, &mut report);
     let places = hooks(call, &layers, &mut report);
     parts(call, &layers, &mut report);
@@ -133,7 +72,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
 }
 
 /// The files in which the host looks for hooks, and what they have of tenure.
-fn layers(call: &Agent, report: &mut Report) -> Vec<Layer> {
+fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
     let mut looked = call.roots.clone();
     if call.host == AgentHost::Codex {
         looked.project.clone_from(&looked.main);
@@ -213,7 +152,7 @@ fn is_our_plugin(name: &str) -> bool {
 }
 
 /// Whether the host is one that takes what the hooks say.
-fn version(host: AgentHost, report: &mut Report) {
+fn version(host: AgentHost, report: &mut Findings) {
     let Some(version) = ask::version(host.word()) else {
         return;
     };
@@ -231,7 +170,7 @@ fn version(host: AgentHost, report: &mut Report) {
     }
 }
 
-fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
+fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for layer in layers {
         let flag = match layer.reach {
@@ -308,7 +247,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
 }
 
 /// The server and the skill.
-fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
+fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
     for reach in [Reach::Project, Reach::User] {
         let is_installed = layers
             .iter()
@@ -376,7 +315,7 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
 }
 
 /// Whether the hooks lead to a program, and a rewritten command to the same one.
-fn programs(layers: &[Layer], report: &mut Report) {
+fn programs(layers: &[Layer], report: &mut Findings) {
     for layer in layers {
         for command in commands(&layer.document) {
             let named = command.trim_matches('\'');
@@ -434,7 +373,7 @@ fn commands(document: &Value) -> Vec<&str> {
 }
 
 /// The folder of the locks, if there is one, and whether the caller may write in it.
-fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
+fn folder(call: &Agent, report: &mut Findings) -> Option<PathBuf> {
     let place = match &call.place {
         Ok(place) => place,
         Err(failure) => {
@@ -475,7 +414,7 @@ fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
 }
 
 /// Settings of Claude Code that keep every hook from running.
-fn switched_off(layers: &[Layer], report: &mut Report) {
+fn switched_off(layers: &[Layer], report: &mut Findings) {
     for layer in layers {
         if layer.document.get("disableAllHooks") == Some(&Value::Bool(true)) {
             report.wrong(
@@ -502,7 +441,7 @@ fn lies_in(folder: &Path, roots: &[&str], call: &Agent) -> bool {
     })
 }
 
-fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut Report) {
+fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut Findings) {
     let sandboxes = || {
         layers
             .iter()
@@ -532,12 +471,11 @@ fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut
 }
 
 /// The answers to three questions: whether tenure is on, for what, and what would go wrong.
-fn first_lines(call: &Agent, report: &Report, places: &[String]) -> First {
-    let mut wrong = (report.0.iter()).filter(|check| check.status == Status::Wrong);
+fn first_lines(call: &Agent, report: &Findings, places: &[String]) -> First {
     let keeps_off =
-        |check: &&Check| matches!(check.about, "hooks" | "trust" | "program" | "config");
-    let count = wrong.clone().count();
-    let off = wrong.find(keeps_off);
+        |check: &&Finding| matches!(check.about, "hooks" | "trust" | "program" | "config");
+    let count = report.all_wrong().count();
+    let off = report.all_wrong().find(keeps_off);
     let is_on = off.is_none();
     let on = match off {
         Some(check) => format!("off    {}", check.message),
@@ -590,7 +528,7 @@ struct First {
 
 fn answer(
     call: &Agent,
-    report: &Report,
+    report: &Findings,
     places: &[String],
     told: Told,
 ) -> Result<(String, Value), Failure> {
@@ -599,49 +537,17 @@ fn answer(
     for line in first.lines.iter().filter(|_| told != Told::Faults) {
         let _ = writeln!(text, "{line}");
     }
-    for check in &report.0 {
-        if told != Told::All && check.status == Status::Ok {
-            continue;
-        }
-        let _ = writeln!(
-            text,
-            "{:<6} {:<8} {}",
-            check.status.word(),
-            check.about,
-            check.message
-        );
-        if let Some(fix) = &check.fix {
-            let _ = writeln!(text, "{:<15} {fix}", "");
-        }
-    }
-    let text = text.trim_end_matches('\n').to_owned();
-    let checks = report.0.iter().map(|check| {
-        json!({
-            "about": check.about,
-            "status": check.status.word(),
-            "message": check.message,
-            "fix": check.fix,
-        })
-    });
+    let form = Form {
+        label_columns: 9,
+        before_fix: "",
+    };
+    text += &report.text(form, |status| told == Told::All || status != Status::Ok);
     let data = json!({
         "action": "status",
         "host": call.host.word(),
         "on": first.is_on,
         "for": first.rules,
-        "checks": checks.collect::<Vec<_>>(),
+        "checks": report.json("about"),
     });
-    let wrong = report
-        .0
-        .iter()
-        .filter(|check| check.status == Status::Wrong);
-    let wrong = wrong.count();
-    if wrong == 0 {
-        return Ok((text, data));
-    }
-    let message = format!("{wrong} of {} checks found something wrong", report.0.len());
-    let mut failure = Failure::new(Exit::General, "SOMETHING_WRONG", message)
-        .with_text(text)
-        .with_context(data);
-    failure.is_answer = true;
-    Err(failure)
+    report.answer(text.trim_end_matches('\n').to_owned(), data, false)
 }

@@ -4,7 +4,8 @@ use super::super::Session;
 use super::super::ignored::{Fate, fate_of, line_that_ends, line_that_ignores, pattern_of_records};
 use super::{trial, users_of};
 use crate::render::clean_path;
-use crate::render::doctor::{Finding, Report, Status};
+use crate::render::doctor::Report;
+use crate::render::findings::Status;
 use std::path::Path;
 use tenure_engine::advice;
 use tenure_engine::place::line_that_makes;
@@ -88,7 +89,9 @@ fn mount(survey: &Survey, report: &mut Report) {
         return;
     };
     let mut note = |said: &str, fix: &str| {
-        report.add(Finding::Mount, Status::Note, said, Some(fix.to_owned()));
+        report
+            .checks
+            .add("mount", Status::Note, said, Some(fix.to_owned()));
     };
     if mount.is_apart {
         note(
@@ -117,22 +120,19 @@ fn mount(survey: &Survey, report: &mut Report) {
 fn usable(session: &Session, survey: &Survey, report: &mut Report) {
     if let Some(why) = &survey.set_aside {
         let mend = Some(session.place.line(&["clean"]));
-        report.add(Finding::Folder, Status::Wrong, why, mend);
+        report.checks.add("folder", Status::Wrong, why, mend);
     }
     let shown = advice::word(&survey.path.display().to_string());
     let error = match &survey.is_there {
         Ok(true) => {
             if let Some(group) = keeps_out(survey) {
                 let said = format!("only members of the group {group} take locks there");
-                report.add(
-                    Finding::Folder,
-                    Status::Wrong,
-                    &said,
-                    Some(rights_of(survey)),
-                );
+                report
+                    .checks
+                    .add("folder", Status::Wrong, &said, Some(rights_of(survey)));
             } else if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
-                report.add(
-                    Finding::Folder,
+                report.checks.add(
+                    "folder",
                     Status::Note,
                     &format!(
                         "{kind} is a network file system: locks of other machines may not count"
@@ -140,13 +140,13 @@ fn usable(session: &Session, survey: &Survey, report: &mut Report) {
                     Some(ELSEWHERE.to_owned()),
                 );
             } else {
-                report.ok(Finding::Folder, "you may use it");
+                report.checks.ok("folder", "you may use it");
             }
             return;
         }
         Ok(false) => {
-            report.ok(
-                Finding::Folder,
+            report.checks.ok(
+                "folder",
                 "not there yet; the first call that takes a lock makes it",
             );
             return;
@@ -167,7 +167,7 @@ fn usable(session: &Session, survey: &Survey, report: &mut Report) {
         ),
         error => error.to_string(),
     };
-    report.add(Finding::Folder, Status::Wrong, &said, Some(fix));
+    report.checks.add("folder", Status::Wrong, &said, Some(fix));
 }
 
 /// The group whose folder it is, if this user may read in it and is no member.
@@ -204,12 +204,12 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
     let Ok(is_there) = survey.is_there else {
         return false;
     };
-    if report.is_wrong(Finding::Folder) {
+    if report.checks.is_wrong("folder") {
         return false;
     }
     let Some(nearest) = &survey.nearest else {
         let said = "not tried: the system does not let the folder be looked at";
-        report.add(Finding::Locks, Status::Note, said, None);
+        report.checks.add("locks", Status::Note, said, None);
         return false;
     };
     let trial = match nearest.trial(is_there) {
@@ -217,7 +217,7 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
         Ok(None) => {
             let said =
                 "not tried: a trial would leave a file above the folder that is not there yet";
-            report.add(Finding::Locks, Status::Note, said, None);
+            report.checks.add("locks", Status::Note, said, None);
             return false;
         }
         Err(error) => {
@@ -229,7 +229,7 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
                     "you may look at the locks, and {} may take them",
                     nearest.owner()
                 );
-                report.add(Finding::Locks, Status::Note, &said, None);
+                report.checks.add("locks", Status::Note, &said, None);
             } else {
                 cannot_write(nearest, &error, report);
             }
@@ -242,7 +242,7 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
     }
     let (status, said) = trial::tried(trial);
     let fix = (status == Status::Wrong).then(|| ELSEWHERE.to_owned());
-    report.add(Finding::Locks, status, &said, fix);
+    report.checks.add("locks", status, &said, fix);
     false
 }
 
@@ -255,7 +255,7 @@ fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
         _ => "make room there, or name another folder with --dir".to_owned(),
     };
     let said = format!("no lock can be written: {error}");
-    report.add(Finding::Locks, Status::Wrong, &said, Some(fix));
+    report.checks.add("locks", Status::Wrong, &said, Some(fix));
 }
 
 /// Whether git would commit what lies in the folder.
@@ -269,12 +269,12 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
         return;
     };
     match fate_of(&nearest.path, LOCK_FILE) {
-        Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
-        Fate::Ignored | Fate::Tracked { .. } => report.ok(Finding::Git, "git ignores the folder"),
+        Fate::Unseen => report.checks.ok("git", "no work tree has the folder in it"),
+        Fate::Ignored | Fate::Tracked { .. } => report.checks.ok("git", "git ignores the folder"),
         Fate::Unknown => is_not_known(report),
         Fate::Committed(tree) => {
-            report.add(
-                Finding::Git,
+            report.checks.add(
+                "git",
                 Status::Wrong,
                 &format!(
                     "`git add` in {} would commit the lock files",
@@ -288,7 +288,7 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
 
 fn is_not_known(report: &mut Report) {
     let said = "not known: git gives no answer here";
-    report.add(Finding::Git, Status::Note, said, None);
+    report.checks.add("git", Status::Note, said, None);
 }
 
 /// Whether git would commit the records, which other programs read; then that is said.
@@ -335,6 +335,6 @@ fn record_is_committed(
         }
         Fate::Unseen | Fate::Ignored => return false,
     };
-    report.add(Finding::Git, Status::Wrong, &said, line);
+    report.checks.add("git", Status::Wrong, &said, line);
     true
 }

@@ -2,10 +2,10 @@
 //! claims say of the clock. For locks on servers, first whether they answer.
 
 use super::super::Session;
-use crate::render::doctor::{Finding, Report, Status};
+use crate::render::doctor::Report;
+use crate::render::findings::Status;
 use crate::store::Clusters;
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use tenure_engine::advice;
 use tenure_engine::clock;
@@ -16,6 +16,7 @@ use tenure_engine::store::{Content, Reading, StoreError};
 use tenure_engine::tenure_core::{
     Claim, LockName, Now, StaleUnforced, Stamp, Standing, UnreadableRule,
 };
+use tenure_engine::trust::{self, Distrust};
 
 /// How many locks are named in a line.
 const NAMED_MAX: usize = 3;
@@ -63,7 +64,7 @@ impl Unread {
 fn is_of_other_user(session: &Session, name: &LockName) -> bool {
     let file = session.store.location(name).file;
     let facts = file.and_then(|file| file.symlink_metadata().ok());
-    facts.is_some_and(|facts| facts.is_file() && facts.uid() != rustix::process::geteuid().as_raw())
+    facts.is_some_and(|facts| facts.is_file() && trust::own(&facts) == Err(Distrust::Strangers))
 }
 
 /// How far the wall clock was set since a claim was written.
@@ -74,7 +75,7 @@ struct Step {
 
 pub(super) fn look(session: &Session, report: &mut Report) {
     // What keeps the caller from the folder keeps it from every lock there.
-    if report.is_wrong(Finding::Folder) {
+    if report.checks.is_wrong("folder") {
         return;
     }
     let is_remote = session.store.is_remote();
@@ -116,14 +117,14 @@ fn servers(session: &Session, took: Duration, report: &mut Report) {
     let silent: Vec<_> = silent.collect();
     let Some(first) = silent.first() else {
         let said = format!("they answered within {took} ms{id}");
-        report.ok(Finding::Servers, &said);
+        report.checks.ok("servers", &said);
         return;
     };
     let all = clusters.len();
     let (answered, silent) = (all - silent.len(), silent.join(", "));
     let said = format!("{answered} of {all} answered within {took} ms{id}; not {silent}");
     let fix = format!("see that etcd runs on {first}");
-    report.add(Finding::Servers, Status::Note, &said, Some(fix));
+    report.checks.add("servers", Status::Note, &said, Some(fix));
 }
 
 /// Whether the servers of a list are of several clusters; then it is said.
@@ -140,7 +141,9 @@ fn says_several(clusters: &Clusters, report: &mut Report) -> bool {
     let each: Vec<_> = each.collect();
     let said = format!("the list names several clusters: {}", each.join(", "));
     let fix = "name the servers of one cluster; a holder in another one is not seen";
-    report.add(Finding::Servers, Status::Wrong, &said, Some(fix.to_owned()));
+    report
+        .checks
+        .add("servers", Status::Wrong, &said, Some(fix.to_owned()));
     true
 }
 
@@ -151,8 +154,8 @@ fn unreachable(error: &StoreError, report: &mut Report) {
             "see that etcd runs and can be reached from here, and that the URL and the password are right"
         }
     };
-    report.add(
-        Finding::Servers,
+    report.checks.add(
+        "servers",
         Status::Wrong,
         &error.to_string(),
         Some(fix.to_owned()),
@@ -255,7 +258,7 @@ fn leftovers(session: &Session, seen: &Seen, report: &mut Report) {
             1 => "none: 1 lock looked at".to_owned(),
             all => format!("none: {all} locks looked at"),
         };
-        report.ok(Finding::Leftovers, &said);
+        report.checks.ok("leftovers", &said);
         return;
     };
     let (status, then, fix) = match session.store.policy().stale_unforced {
@@ -270,8 +273,8 @@ fn leftovers(session: &Session, seen: &Seen, report: &mut Report) {
             session.advice(first).line(&["force-release"], &[]),
         ),
     };
-    report.add(
-        Finding::Leftovers,
+    report.checks.add(
+        "leftovers",
         status,
         &format!("left behind by dead holders: {}; {then}", named(&seen.left)),
         Some(fix),
@@ -280,15 +283,15 @@ fn leftovers(session: &Session, seen: &Seen, report: &mut Report) {
 
 fn unreadable(session: &Session, seen: &Seen, report: &mut Report) {
     let Some(Unread { name, said, fix }) = seen.unreadable.first() else {
-        report.ok(Finding::LockFiles, "each of them can be read");
+        report.checks.ok("lock_files", "each of them can be read");
         return;
     };
     let more = match seen.unreadable.len() {
         1 => String::new(),
         all => format!(" (and {} more)", all - 1),
     };
-    report.add(
-        Finding::LockFiles,
+    report.checks.add(
+        "lock_files",
         Status::Wrong,
         &format!("{said}{more}"),
         Some(fix.clone().unwrap_or_else(|| {
@@ -318,5 +321,7 @@ fn clocks(seen: &Seen, report: &mut Report) {
     } else {
         (Status::Ok, "no step was seen".to_owned(), None)
     };
-    report.add(Finding::Clock, status, &said, fix.map(str::to_owned));
+    report
+        .checks
+        .add("clock", status, &said, fix.map(str::to_owned));
 }

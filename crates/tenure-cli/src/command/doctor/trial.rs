@@ -1,7 +1,7 @@
 //! The trial of the locks by two processes. The other one is this very program, by a flag that help does not show.
 
 use crate::exit::Exit;
-use crate::render::doctor::Status;
+use crate::render::findings::Status;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -1,12 +1,13 @@
 //! What Codex asks of its user before a hook runs, what its sandbox keeps from commands, and where its server looks for locks.
 
-use super::{Layer, Report, WITHOUT_PLACE, is_our_plugin, lies_in};
+use super::{Layer, WITHOUT_PLACE, is_our_plugin, lies_in};
 use crate::args::AgentHost;
 use crate::command::agent::entries::{Has, is_ours};
 use crate::command::agent::files::text_of;
 use crate::command::agent::hosts::{GIVEN, NAME, VARIABLES};
 use crate::command::agent::{ask, toml};
 use crate::render::clean_path;
+use crate::render::findings::Findings;
 use crate::request::{Agent, Reach};
 use ::toml::{Table, Value};
 use serde_json::Value as Json;
@@ -15,7 +16,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Report) {
+pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let file = file(call);
     let users = match read(&file) {
         Ok(users) => users,
@@ -83,7 +84,7 @@ pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Report) {
 
 /// Whether the process in the background that runs the sessions of Codex' windows finds tenure, and the locks. It has the `PATH`
 /// and the variables of the window that came first.
-fn window(call: &Agent, layers: &[Layer], report: &mut Report) {
+fn window(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let Some((pid, environment)) = daemon(&call.roots.codex) else {
         report.ok(
             "window",
@@ -236,7 +237,7 @@ pub(in crate::command::agent) fn hindrance(call: &Agent) -> Option<(String, Stri
 }
 
 /// Whether a login shell finds tenure: Codex runs commands by one.
-fn login(report: &mut Report) {
+fn login(report: &mut Findings) {
     let shell = std::env::var_os("SHELL").filter(|shell| Path::new(shell).is_absolute());
     let mut command = Command::new(shell.unwrap_or_else(|| "/bin/sh".into()));
     command.args(["-lc", "command -v tenure"]);
@@ -255,7 +256,7 @@ fn login(report: &mut Report) {
 
 /// Whether the server looks for the locks where commands do: it says so in its first answer, and is asked with the variables
 /// that Codex gives it.
-fn server(call: &Agent, report: &mut Report) {
+fn server(call: &Agent, report: &mut Findings) {
     // Where the call itself names the place, the server has another one.
     let Some(place) = call.place.as_ref().ok().filter(|place| !place.is_typed()) else {
         return;
@@ -332,7 +333,7 @@ fn own(name: &str) -> Option<(&str, OsString)> {
 }
 
 /// Whether Codex has a mark of trust for each of our hooks. Whether the mark fits the hook only Codex can tell.
-fn trust(layer: &Layer, state: Option<&Value>, report: &mut Report) {
+fn trust(layer: &Layer, state: Option<&Value>, report: &mut Findings) {
     let (mut all, mut trusted) = (0, 0);
     let events = layer.document.get("hooks").and_then(Json::as_object);
     for (event, groups) in events.into_iter().flatten() {

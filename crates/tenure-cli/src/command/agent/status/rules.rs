@@ -6,16 +6,16 @@
 //! A rule for the rewritten command names all of it but the agent's key and the time, as the hook itself writes it. It is
 //! printed and never written: what is allowed is the user's to say.
 
-use super::Report;
 use crate::args::AgentHost;
 use crate::command::agent::form::prefix;
 use crate::command::agent::permissions::{self, CommandText, Permission, Ruling};
+use crate::render::findings::Findings;
 use crate::request::Agent;
 use serde_json::Value;
 use tenure_engine::advice;
 use tenure_engine::config::{CommandRule, How, OnError};
 
-pub(super) fn look(call: &Agent, report: &mut Report) {
+pub(super) fn look(call: &Agent, report: &mut Findings) {
     let config = match &call.config {
         Ok(config) => config,
         Err(failure) => {
@@ -50,7 +50,7 @@ fn of_command(
     rule: &CommandRule,
     words: &[String],
     persons: &[Permission],
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let (lock, command) = (rule.lock.as_str(), words.join(" "));
     let program = advice::path();
