@@ -78,7 +78,7 @@ use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_relea
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Evidence, Force, ForceOnHeld, Holder, Host, Life, Liveness, LivenessLock,
+    Claim, Entry, Event, Evidence, Force, ForceOnHeld, Holder, Host, Liveness, LivenessLock,
     LockName, Mode, Now, Ownership, Process, Reason, Refusal, Released, Request, RequestId,
     StaleReason, Standing, UnknownLife, UnreadableRule, is_orphan,
 };
@@ -1476,11 +1476,9 @@ impl Session {
             && let Ok(reading) = self.reading(name)
             && let Some(entry) = reading.entry()
         {
-            let now = self.clock.now();
             for other in &mut view.other_holders {
                 let claim = entry.granted().find(|claim| claim.token == other.token);
-                let standing_of = |claim| reading.standing_of(self.store.policy(), claim, &now);
-                if claim.map(standing_of) == Some(Standing::Held(Life::Orphaned)) {
+                if claim.is_some_and(|claim| reading.is_orphan(claim)) {
                     other.is_orphaned();
                 }
             }

@@ -16,9 +16,10 @@ use std::fmt::{self, Write as _};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{
-    AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
-    Life, Liveness, LockName, Mode, Now, PENDING_MAX, Patience, Policy, Process, RETRY_FLOOR_MS,
-    Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide, has_ended, retry_after_ms,
+    AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Evidence, Force,
+    ForceOnHeld, Kind, Life, Liveness, LivenessLock, LockName, Mode, Now, PENDING_MAX, Patience,
+    Policy, Process, RETRY_FLOOR_MS, Reason, Refusal, Silence, StaleReason, Standing, Standstill,
+    decide, has_ended, is_orphan, retry_after_ms,
 };
 
 /// Whether a refusal for this reason may end by itself.
@@ -434,10 +435,13 @@ impl LockView {
             return view;
         };
         view.stopped = seen.is_stopped;
-        let is_run = claim.kind == Kind::Kernel && claim.token.is_some();
         let command = look(claim.holder.command).map(|seen| seen.liveness);
-        if is_run && matches!(seen.liveness, Liveness::Dead(_)) && command == Some(Liveness::Alive)
-        {
+        let evidence = Evidence {
+            liveness_lock: LivenessLock::None,
+            process: seen.liveness,
+            command: command.unwrap_or(Liveness::NotRecorded),
+        };
+        if is_orphan(claim, &evidence) {
             view.is_orphaned();
         }
         view
