@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Death, Host, Liveness, Now, Process, RequestId};
+use tenure_core::{Claim, Death, Holder, Host, Liveness, Now, Process, RequestId};
 
 /// The calling process and the surroundings in which its number means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,17 +288,31 @@ pub(crate) fn is_of_an_ended_boot(host: &Host, here: &Host) -> bool {
         && host.boot_id != here.boot_id
 }
 
+/// Whether process ids mean the same processes on both: they are of one boot and one PID namespace. What is not known is not
+/// the same.
+pub fn shares_processes(host: &Host, here: &Host) -> bool {
+    host.boot_id.is_some()
+        && host.boot_id == here.boot_id
+        && host.pid_namespace.is_some()
+        && host.pid_namespace == here.pid_namespace
+}
+
+/// Whether a holder names a process by all that the process says of itself on its own host. What neither knows is the same.
+pub fn names(holder: &Holder, process: Process, here: &Host) -> bool {
+    holder.process == Some(process)
+        && holder.host.boot_id == here.boot_id
+        && holder.host.pid_namespace == here.pid_namespace
+}
+
 /// What is known of the processes that were recorded on `host`, if it is not by looking at each of them.
 fn out_of_sight(host: &Host, here: &Host, local: bool) -> Option<Liveness> {
-    match (&host.boot_id, &here.boot_id) {
-        (Some(theirs), Some(ours)) if theirs == ours => {}
-        _ if local && is_of_an_ended_boot(host, here) => {
-            return Some(Liveness::Dead(Death::Rebooted));
-        }
-        _ => return Some(Liveness::Unknown),
+    if shares_processes(host, here) {
+        None
+    } else if local && is_of_an_ended_boot(host, here) {
+        Some(Liveness::Dead(Death::Rebooted))
+    } else {
+        Some(Liveness::Unknown)
     }
-    let is_elsewhere = host.pid_namespace.is_none() || host.pid_namespace != here.pid_namespace;
-    is_elsewhere.then_some(Liveness::Unknown)
 }
 
 /// Whether `process`, recorded on `host`, is certainly stopped: by SIGSTOP, Ctrl-Z or another signal of

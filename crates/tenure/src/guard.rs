@@ -1267,10 +1267,8 @@ impl Shared {
 
     /// Whether a claim names this process. An earlier program may have made it, which this one has replaced by an exec.
     fn is_in_our_name(&self, claim: &Claim) -> bool {
-        let (theirs, host) = (&claim.holder, &self.identity.host);
-        theirs.process == Some(self.identity.process)
-            && theirs.host.boot_id == host.boot_id
-            && theirs.host.pid_namespace == host.pid_namespace
+        let own = &self.identity;
+        process::names(&claim.holder, own.process, &own.host)
     }
 
     /// Whether a claim in the name of this process is one of this program. Where the kernel keeps claims alive, the byte of

@@ -445,10 +445,8 @@ impl Place {
     /// A number alone is no proof. A record that keeps no start time may be of a process that had our
     /// number before us, as the first process of a container always has.
     fn is_named(&self, claim: &Claim) -> bool {
-        let (theirs, ours) = (&claim.holder, &self.identity);
-        theirs.process == Some(ours.process)
-            && theirs.host.boot_id == ours.host.boot_id
-            && theirs.host.pid_namespace == ours.host.pid_namespace
+        let own = &self.identity;
+        process::names(&claim.holder, own.process, &own.host)
     }
 
     /// Ends the hold that stands in the way, if this process has it from before it replaced its program (exec). Its process

@@ -17,7 +17,7 @@ use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::process::{choose_owner, job_of_caller};
+use tenure_engine::process::{choose_owner, job_of_caller, shares_processes};
 use tenure_engine::profile::Native;
 use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
@@ -238,13 +238,10 @@ fn owners(owner: Option<Process>) -> Vec<Process> {
 
 /// Whether one of these processes, of this machine, owns a detached hold.
 fn is_owned(claim: &Claim, owners: &[Process], here: &Host) -> bool {
-    let host = &claim.holder.host;
     let owner = claim.holder.process;
     claim.kind == Kind::Detached
         && owner.is_some_and(|owner| owners.contains(&owner))
-        && host.boot_id.is_some()
-        && host.boot_id == here.boot_id
-        && host.pid_namespace == here.pid_namespace
+        && shares_processes(&claim.holder.host, here)
 }
 
 /// The hold of the caller's own owner that keeps a lock from having room for this mode, for a caller that takes nothing. A

@@ -257,10 +257,7 @@ fn has_session_of_its_own(_: u32, _: u32) -> bool {
 
 /// Whether an owner's number and start mean here what they meant where they were recorded.
 pub(super) fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
-    host.boot_id.is_some()
-        && host.boot_id == here.boot_id
-        && host.pid_namespace == here.pid_namespace
-        && owner.started.is_some()
+    super::shares_processes(host, here) && owner.started.is_some()
 }
 
 /// The calling process and its ancestors, seen at one moment: for a caller that shows who owns many locks. None

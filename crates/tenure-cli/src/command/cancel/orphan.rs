@@ -19,6 +19,7 @@ use tenure_core::{
     Claim, Entry, Evidence, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
 use tenure_engine::clock::{Clock, instant, nap, since};
+use tenure_engine::process;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Content, Reading};
 
@@ -169,11 +170,8 @@ fn is_same_orphan(reading: &Reading, wanted: &Claim) -> bool {
 
 /// Whether the process ids of a claim are of this machine, boot and PID namespace.
 pub(super) fn is_here(session: &Session, claim: &Claim) -> bool {
-    let (there, here) = (&claim.holder.host, &session.identity.host);
-    let same = |one: &Option<_>, other: &Option<_>| one.is_some() && one == other;
-    same(&there.boot_id, &here.boot_id)
-        && there.pid_namespace.is_some()
-        && there.pid_namespace == here.pid_namespace
+    let here = &session.identity.host;
+    process::shares_processes(&claim.holder.host, here)
 }
 
 /// The recorded command, if its number is of this machine, boot and PID namespace.

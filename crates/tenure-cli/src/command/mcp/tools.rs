@@ -27,7 +27,7 @@ use tenure_core::{AgentKey, Claim, Entry, LockName, RequestId};
 use tenure_engine::agent::Agent;
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, nap};
-use tenure_engine::process::Chosen;
+use tenure_engine::process::{self, Chosen};
 use tenure_engine::profile::known_as;
 use tenure_engine::readings;
 use tenure_engine::store::contract::{AgentSign, Which};
@@ -381,10 +381,9 @@ impl Tools {
         if !session.format.knows_owners_by_process() {
             return false;
         }
-        let (host, here) = (&claim.holder.host, &session.identity.host);
-        let is_here = host.boot_id == here.boot_id && host.pid_namespace == here.pid_namespace;
+        let here = &session.identity.host;
         match claim.holder.process {
-            Some(process) => !is_here || process != self.client.process,
+            Some(_) => !process::names(&claim.holder, self.client.process, here),
             None => session.format == Format::Native,
         }
     }

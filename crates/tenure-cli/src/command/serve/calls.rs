@@ -26,6 +26,7 @@ use tenure_engine::envelope::LockView;
 use tenure_engine::keep::releases::{Leaving, ReleaseTry};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
 use tenure_engine::offload::Logs;
+use tenure_engine::process;
 use tenure_engine::profile::known_as;
 use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
@@ -343,13 +344,10 @@ impl Adopting {
 
     /// Whether a claim is this very program's, for that request.
     fn owns(&self, session: &Session, claim: &Claim) -> bool {
-        let (host, here) = (&claim.holder.host, &session.identity.host);
         // A number alone, or a number of another boot or namespace, may be another process.
-        claim.holder.process == Some(self.owner)
+        process::names(&claim.holder, self.owner, &session.identity.host)
             && claim.holder.command == Some(self.owner)
             && self.owner.started.is_some()
-            && host.boot_id == here.boot_id
-            && host.pid_namespace == here.pid_namespace
             && self.names(session, claim)
     }
 
