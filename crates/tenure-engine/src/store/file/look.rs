@@ -14,12 +14,13 @@ use super::pages::{self, ReadError};
 use super::publication::{self, Published};
 use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
 use crate::clock::{instant, since};
-use crate::process::{self, Sight, Sights, liveness};
+use crate::process::{self, Sights, liveness};
 use crate::profile::Record;
 use crate::profile::document::UNJUDGED;
 use crate::store::codec;
 use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Death, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
 
@@ -319,21 +320,15 @@ impl FileStore {
         let liveness_lock = look.opened.as_ref().map_or(LivenessLock::None, |opened| {
             Self::liveness_lock(fd(opened), claim)
         });
+        let is_stopped = Cell::new(false);
         let see = |process: &Process| {
-            let mut sight = sights.of(process, &claim.holder.host, &self.here, local);
-            sight.liveness =
-                self.without_boot(local, claim, process, liveness_lock, sight.liveness);
-            sight
+            let sight = sights.of(process, &claim.holder.host, &self.here, local);
+            let is_holder = claim.holder.process.as_ref() == Some(process);
+            is_stopped.set(is_stopped.get() || is_holder && sight.is_stopped);
+            sight.liveness
         };
-        let process = claim.holder.process.as_ref().map(see);
-        let command = claim.holder.command.as_ref().map(see);
-        let ask = |seen: Option<Sight>| seen.map_or(Liveness::NotRecorded, |seen| seen.liveness);
-        let evidence = Evidence {
-            liveness_lock,
-            process: ask(process),
-            command: ask(command),
-        };
-        (evidence, process.is_some_and(|seen| seen.is_stopped))
+        let evidence = self.evidence_by(local, claim, liveness_lock, see);
+        (evidence, is_stopped.get())
     }
 
     /// What the byte of a claim shows.
@@ -381,35 +376,37 @@ impl FileStore {
         claim: &Claim,
         liveness_lock: LivenessLock,
     ) -> Evidence {
+        let see = |process: &Process| liveness(process, &claim.holder.host, &self.here, local);
+        self.evidence_by(local, claim, liveness_lock, see)
+    }
+
+    /// What a look at each process of a claim shows. One whose byte was released may be gone also where its boot is not known.
+    fn evidence_by(
+        &self,
+        local: bool,
+        claim: &Claim,
+        liveness_lock: LivenessLock,
+        see: impl Fn(&Process) -> Liveness,
+    ) -> Evidence {
         let ask = |process: Option<&Process>| {
-            process.map_or(Liveness::NotRecorded, |process| {
-                let seen = liveness(process, &claim.holder.host, &self.here, local);
-                self.without_boot(local, claim, process, liveness_lock, seen)
-            })
+            let Some(process) = process else {
+                return Liveness::NotRecorded;
+            };
+            let host = &claim.holder.host;
+            match see(process) {
+                Liveness::Unknown
+                    if liveness_lock == LivenessLock::Released
+                        && process::is_absent(process, host, &self.here, local) =>
+                {
+                    Liveness::Dead(Death::Gone)
+                }
+                seen => seen,
+            }
         };
         Evidence {
             liveness_lock,
             process: ask(claim.holder.process.as_ref()),
             command: ask(claim.holder.command.as_ref()),
-        }
-    }
-
-    /// What is known of a process of a claim whose byte was released, also where the boot is not known.
-    fn without_boot(
-        &self,
-        local: bool,
-        claim: &Claim,
-        process: &Process,
-        liveness_lock: LivenessLock,
-        seen: Liveness,
-    ) -> Liveness {
-        let is_gone = liveness_lock == LivenessLock::Released
-            && seen == Liveness::Unknown
-            && process::is_absent(process, &claim.holder.host, &self.here, local);
-        if is_gone {
-            Liveness::Dead(Death::Gone)
-        } else {
-            seen
         }
     }
 
