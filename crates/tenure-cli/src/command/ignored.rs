@@ -52,15 +52,18 @@ pub(super) fn fate_of(folder: &Path, file: &str) -> Fate {
     let Some(tree) = work_tree(folder) else {
         return Fate::Unseen;
     };
-    let tracked = ["--literal-pathspecs", "ls-files", "--error-unmatch"];
-    let ignored = ["check-ignore", "--quiet", "--no-index"];
-    let answers = [tracked, ignored].map(|words| answer(folder, words, file));
-    match answers {
-        [Some(0), ignored] => Fate::Tracked {
-            is_ignored: ignored == Some(0),
-        },
-        [_, Some(0)] => Fate::Ignored,
-        [_, Some(1)] => Fate::Committed(tree),
+    let ask = |words: &[&str]| answer(folder, words, file);
+    // Of a file in its index, git says that no rule ignores it.
+    let ignored = ask(&["check-ignore", "--quiet"]);
+    if ignored == Some(0) {
+        return Fate::Ignored;
+    }
+    if ask(&["--literal-pathspecs", "ls-files", "--error-unmatch"]) == Some(0) {
+        let is_ignored = ask(&["check-ignore", "--quiet", "--no-index"]) == Some(0);
+        return Fate::Tracked { is_ignored };
+    }
+    match ignored {
+        Some(1) => Fate::Committed(tree),
         _ => Fate::Unknown,
     }
 }
@@ -163,7 +166,7 @@ pub(super) fn pattern_of(name: &str) -> String {
 }
 
 /// The exit code of git for this question about a file.
-fn answer(folder: &Path, words: [&str; 3], file: &str) -> Option<i32> {
+fn answer(folder: &Path, words: &[&str], file: &str) -> Option<i32> {
     let mut git = Command::new("git");
     for variable in NOT_HANDED_DOWN {
         git.env_remove(variable);

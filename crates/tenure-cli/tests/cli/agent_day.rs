@@ -542,8 +542,21 @@ fn record_that_git_would_take_is_said_at_each_acquire_table() {
         assert!(ends.ends_with(&ignores), "{profile}: {ends}");
         answer(project.scene.program("sh").args(["-c", &ends])).expect(0, &ends);
         released();
-        let quiet = acquired();
+        // The common case: git is asked once.
+        let (bin, asked) = (clone.join(".git/bin"), clone.join(".git/asked"));
+        fs::create_dir_all(&bin).expect("a folder");
+        let counts = "#!/bin/sh\necho \"$*\" >>\"$ASKED\"\nPATH=${PATH#*:} exec git \"$@\"\n";
+        fs::write(bin.join("git"), counts).expect("a program");
+        let runs = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(bin.join("git"), runs).expect("its mode");
+        let words = ["--profile", profile, "acquire", lock, flag, &root];
+        let mut quiet = project.tenure(&clone, &[&words[..], acquire].concat());
+        let path = std::env::var("PATH").expect("a path");
+        quiet.env("PATH", format!("{}:{path}", bin.display()));
+        let quiet = answer(quiet.env("ASKED", &asked)).expect(0, "acquired");
         assert!(!quiet.stderr().contains("git "), "{}", quiet.stderr());
+        let asked = fs::read_to_string(&asked).expect("what git was asked");
+        assert_eq!(asked.lines().count(), 1, "{profile}: {asked}");
         project.git(&clone, &["add", "--all"]);
         let staged = project.git(&clone, &["ls-files"]);
         assert!(!staged.contains(record), "{profile}: {staged}");
