@@ -715,6 +715,9 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
         "\"lock_name\":\"job-1\"",
         "\"reason\":\"active_lock_forced\"",
         &format!("\"pid\":{}", other.pid()),
+        // Who took it over, as in each line of an audit.
+        &format!("\"pid\":{}", std::process::id()),
+        "\"actor\":",
     ] {
         assert!(line.contains(fact), "{fact} is on record: {line}");
     }

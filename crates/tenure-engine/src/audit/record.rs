@@ -59,6 +59,14 @@ impl<'a> Occasion<'a> {
         }
     }
 
+    /// An occasion on which a holder acts.
+    pub fn of(lock: &'a LockName, holder: &'a Holder, at_ms: u64) -> Self {
+        Self::new(lock, &holder.request_id, at_ms).by(Party {
+            why: Some(&holder.why),
+            ..Party::of(holder)
+        })
+    }
+
     /// Says which party acts on the occasion.
     #[must_use]
     pub fn by(mut self, party: Party<'a>) -> Self {

@@ -2,7 +2,7 @@
 
 use super::error::AcquireError;
 use super::{Options, Shared};
-use crate::audit::{AuditLog, Behind, Grant, Layout, Occasion, Party, Record, holder_facts};
+use crate::audit::{AuditLog, Behind, Grant, Layout, Occasion, Record, holder_facts};
 use crate::engine::Acquired;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -40,13 +40,8 @@ impl Line {
     }
 
     fn write_all(&self, make: impl FnOnce(Occasion<'_>) -> Vec<Record>) {
-        let (name, holder) = (&self.name, &self.holder);
-        let party = Party {
-            why: Some(&holder.why),
-            ..Party::of(holder)
-        };
-        let occasion = Occasion::new(name, &holder.request_id, self.at_ms).by(party);
-        for record in make(occasion) {
+        let name = &self.name;
+        for record in make(Occasion::of(name, &self.holder, self.at_ms)) {
             if let Err(error) = self.log.append(&record) {
                 tracing::warn!(
                     name: "tenure.audit.failed", target: "tenure", lock = %name, %error,

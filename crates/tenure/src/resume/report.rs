@@ -20,9 +20,8 @@ pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, over
             } => {
                 let pid = previous.as_ref().and_then(|claim| claim.holder.process);
                 tracing::warn!("{}", takeover_text(name, *why, pid));
-                let holder = &acquired.claim.holder;
                 let since = acquired.claim.since.unwrap_or(acquired.claim.entered);
-                let occasion = Occasion::new(name, &holder.request_id, since.wall_ms);
+                let occasion = Occasion::of(name, &acquired.claim.holder, since.wall_ms);
                 let forced = overriding == Override::Yes;
                 let line = Record::of_steal(occasion, *why, previous.as_deref(), record, forced);
                 let folder = Resume.audit_folder(&place.storage);
