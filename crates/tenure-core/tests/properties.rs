@@ -22,7 +22,6 @@ const BOOT: &str = "boot-a";
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 512,
         // A counterexample becomes a test of its own here, not a line in a file of seeds.
         failure_persistence: None,
         ..ProptestConfig::default()

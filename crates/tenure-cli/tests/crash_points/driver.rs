@@ -7,7 +7,7 @@
 //! afterwards is the state between two calls, for all pairs of them.
 //!
 //! # Which points are left out
-//! - A call that only looks, readies a descriptor or concerns the process alone ([`page::is_unnoticed`])
+//! - A call that only looks, or changes what the end of the process undoes anyway ([`page::is_unnoticed`]),
 //!   leaves the state as it was. Being killed there shows what being killed at the next point shows, so it
 //!   is left to the long run (`TENURE_CRASH_POINTS=long`). Where the command ends in between, both are
 //!   kept. All of them are made to fail.

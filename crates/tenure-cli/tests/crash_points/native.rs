@@ -1121,8 +1121,9 @@ mod crash_points {
         let (mut tried, mut struck) = (0, 0);
         for before in [Before::Nothing, Before::Dead] {
             let prepared = before.prepare().expect("a state to begin with");
-            // Each byte of a frame and the first words of a body, and then some.
-            let slot = (0..64).chain((64..2048).step_by(97));
+            // Each byte of a frame and the first words of a body, and then some; of those bytes, one in three on every build.
+            let near = if is_long() { 1 } else { 3 };
+            let slot = (0..64).step_by(near).chain((64..2048).step_by(97));
             for limit in slot.flat_map(|byte| [byte, 2048 + byte]) {
                 let site = prepared.site.copy();
                 let mut prlimit = Command::new("prlimit");

@@ -84,27 +84,35 @@ pub(crate) fn is_private(shown: &str) -> bool {
     NAMES.contains(&name) || (name == "fcntl" && shown.contains("F_GETFD"))
 }
 
-/// Whether others see the same before and after the call on a line of a trace (`strace -y`): it is private,
-/// or it looks at files, kernel locks and processes, or readies a descriptor of its own. What is not known
+/// Whether the call on a line of a trace (`strace -y`) changes nothing that outlasts the process: it is private, it looks at
+/// files, kernel locks and processes, or it changes what the end of the process undoes anyway, as a timer, a descriptor or
+/// a child that is not waited for. A death before such a call leaves what a death after it leaves. A call that is not known
 /// to be so is not named here.
+///
+/// Kernel locks of the place are such calls, too; they are steps of the page, so each is tried.
 pub(crate) fn is_unnoticed(shown: &str, place: &str) -> bool {
     let Some((call, rest)) = shown.split_once('(') else {
         return false;
     };
     let has = |word: &str| rest.contains(word);
     match call {
-        "access" | "faccessat" | "faccessat2" | "fstat" | "fstatfs" | "getcwd" | "getdents64"
-        | "getrandom" | "inotify_add_watch" | "inotify_init1" | "lseek" | "lstat"
-        | "newfstatat" | "pread64" | "read" | "readlink" | "readlinkat" | "stat" | "statfs"
-        | "statx" | "timerfd_create" | "timerfd_settime" | "uname" => true,
+        "access" | "close" | "faccessat" | "faccessat2" | "fstat" | "fstatfs" | "getcwd"
+        | "getdents64" | "getrandom" | "inotify_add_watch" | "inotify_init1"
+        | "inotify_rm_watch" | "lseek" | "lstat" | "newfstatat" | "pread64" | "prctl" | "read"
+        | "readlink" | "readlinkat" | "rt_sigreturn" | "stat" | "statfs" | "statx"
+        | "timer_create" | "timer_delete" | "timer_settime" | "timerfd_create"
+        | "timerfd_settime" | "uname" | "wait4" | "waitid" => true,
+        // A lock of one line, in a file beside the place.
+        "flock" => !has(place),
+        // Whether there is such a process.
+        "kill" => has(", 0) = "),
+        // What does not wait looks.
+        "ppoll" => has("{tv_sec=0, tv_nsec=0}"),
         "open" | "openat" => !["O_CREAT", "O_TRUNC"].into_iter().any(has),
         "fcntl" => ["F_GETFD", "F_SETFD", "F_GETFL", "F_DUPFD", "F_OFD_GETLK"]
             .into_iter()
             .any(has),
         "ioctl" => has("TIOCGWINSZ") || has("TCGETS"),
-        "waitid" => has("WNOWAIT"),
-        // With the last descriptor of a file of the place its kernel lock goes.
-        "close" => has("</") && !has(place),
         _ => is_private(shown),
     }
 }
@@ -460,7 +468,7 @@ mod crash_points {
     use super::*;
 
     #[test]
-    fn a_call_that_locks_writes_removes_or_ends_is_noticed() {
+    fn a_call_whose_effect_outlasts_the_process_is_noticed() {
         for (shown, unnoticed) in [
             (
                 "openat(5</x>, \"a\", O_RDWR|O_CLOEXEC) = 7</x/locks/a>",
@@ -475,13 +483,23 @@ mod crash_points {
             ("fcntl(8</x/locks/a>, F_OFD_GETLK, {}) = 0", true),
             ("fcntl(8</x/locks/a>, F_OFD_SETLK, {}) = 0", false),
             ("close(7</proc/1/stat>) = 0", true),
-            ("close(7</x/locks/a>) = 0", false),
-            ("close(7<pipe:[1]>) = 0", false),
+            ("close(7</x/locks/a>) = 0", true),
+            ("close(7<pipe:[1]>) = 0", true),
             (
                 "waitid(P_PID, 7, {}, WNOHANG|WEXITED|WNOWAIT, NULL) = 0",
                 true,
             ),
-            ("waitid(P_PID, 7, {}, WNOHANG|WEXITED, NULL) = 0", false),
+            ("waitid(P_PID, 7, {}, WNOHANG|WEXITED, NULL) = 0", true),
+            ("flock(7</x/audit/a>, LOCK_EX|LOCK_NB) = 0", true),
+            ("flock(7</x/locks/a>, LOCK_EX|LOCK_NB) = 0", false),
+            ("kill(7, 0) = 0", true),
+            ("kill(7, SIGTERM) = 0", false),
+            ("timer_settime(0, 0, {}, NULL) = 0", true),
+            ("write(2<pipe:[1]>, \"\", 1) = 1", false),
+            (
+                "ppoll([{fd=2}], 1, {tv_sec=0, tv_nsec=0}, NULL, 8) = 1",
+                true,
+            ),
             ("unlinkat(5</x/locks>, \"a\", 0) = 0", false),
             ("clone3({flags=CLONE_VFORK}, 88) = 7", false),
             ("ppoll([{fd=3}], 1, NULL, NULL, 8) = 1", false),
