@@ -189,9 +189,12 @@ impl OpenPath {
     pub(crate) fn folder(path: &Path, named: Named) -> Result<Self, OpenRefusal> {
         let is_named = named == Named::ByCaller;
         let believes = |link: &Facts| is_named || is_for_caller(link);
-        Self::by(path, believes, |links| match links || is_named {
-            true => os::open_folder(path),
-            false => os::open_folder_itself(path),
+        Self::by(path, believes, |links| {
+            if links || is_named {
+                os::open_folder(path)
+            } else {
+                os::open_folder_itself(path)
+            }
         })
     }
 
@@ -379,7 +382,7 @@ mod tests {
         why.trim_end_matches(')').to_owned()
     }
 
-    fn kind_of(refusal: String) -> String {
+    fn kind_of(refusal: &str) -> String {
         refusal.split('(').next().unwrap_or_default().to_owned()
     }
 
@@ -397,7 +400,7 @@ mod tests {
             (Named::ByNobody, "other's", unnamed),
         ] {
             let fd = || os::open_folder(Path::new("/")).expect("a folder");
-            let of = |mode| kind_of(word(judged((fd(), folder_of(mode, owner)), named)));
+            let of = |mode| kind_of(&word(judged((fd(), folder_of(mode, owner)), named)));
             let found: Vec<_> = modes.map(of).into();
             assert_eq!(found.join(" "), expected, "{named:?}, {owner}");
         }
@@ -491,9 +494,12 @@ mod tests {
             ("to-nothing", "no", "no", "NoFolder", "Link"),
             ("nothing", "no", "no", "no", "gone"),
         ] {
-            let known = |answer: String| match answer.starts_with("Opening") {
-                true => "no".to_owned(),
-                false => answer,
+            let known = |answer: String| {
+                if answer.starts_with("Opening") {
+                    "no".to_owned()
+                } else {
+                    answer
+                }
             };
             for named in [Named::ByCaller, Named::ByNobody] {
                 let path = path(name);

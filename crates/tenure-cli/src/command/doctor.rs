@@ -104,7 +104,7 @@ fn of_place(session: &Session, report: &mut Report) {
         Err(error) if only_looks => {
             report
                 .checks
-                .add("audit", Status::Note, &error.to_string(), None);
+                .add("audit", Status::Note, error.to_string(), None);
         }
         // The log lies in the folder of the locks, of which that was said already.
         Err(_)
@@ -113,7 +113,7 @@ fn of_place(session: &Session, report: &mut Report) {
         Err(error) => report.checks.add(
             "audit",
             Status::Wrong,
-            &error.to_string(),
+            error.to_string(),
             Some(
                 "give yourself the right to write there, or name another folder (--audit-dir)"
                     .to_owned(),
@@ -144,18 +144,18 @@ fn configuration(
         (Ok(_), Some(why)) => report.checks.add(
             what,
             Status::Note,
-            &format!("not read: {why}"),
+            format!("not read: {why}"),
             Some("name the file with --config if it is meant for you".to_owned()),
         ),
         (Ok(files), None) if files.is_empty() => {
-            report.checks.ok(what, "no tenure.toml speaks here")
+            report.checks.ok(what, "no tenure.toml speaks here");
         }
         (Ok(files), None) => {
             let shown = files.iter().map(clean_path);
             let shown: Vec<_> = shown.collect();
             report
                 .checks
-                .ok(what, &format!("{} can be read", shown.join(", ")));
+                .ok(what, format!("{} can be read", shown.join(", ")));
         }
         (Err(failure), _) => report.checks.add(
             what,

@@ -103,6 +103,11 @@ impl From<&Stat> for Facts {
 #[cfg(test)]
 impl Facts {
     /// What the system could say of something of this kind and mode.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::unnecessary_cast,
+        reason = "the width of a mode differs between platforms"
+    )]
     pub(crate) fn made_up(mode: u32, user: u32) -> Self {
         Self {
             device: 0,

@@ -134,7 +134,7 @@ fn usable(session: &Session, survey: &Survey, report: &mut Report) {
                 report.checks.add(
                     "folder",
                     Status::Note,
-                    &format!(
+                    format!(
                         "{kind} is a network file system: locks of other machines may not count"
                     ),
                     Some(ELSEWHERE.to_owned()),
@@ -276,7 +276,7 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
             report.checks.add(
                 "git",
                 Status::Wrong,
-                &format!(
+                format!(
                     "`git add` in {} would commit the lock files",
                     clean_path(&tree)
                 ),

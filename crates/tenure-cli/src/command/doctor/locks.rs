@@ -157,7 +157,7 @@ fn unreachable(error: &StoreError, report: &mut Report) {
     report.checks.add(
         "servers",
         Status::Wrong,
-        &error.to_string(),
+        error.to_string(),
         Some(fix.to_owned()),
     );
 }
@@ -276,7 +276,7 @@ fn leftovers(session: &Session, seen: &Seen, report: &mut Report) {
     report.checks.add(
         "leftovers",
         status,
-        &format!("left behind by dead holders: {}; {then}", named(&seen.left)),
+        format!("left behind by dead holders: {}; {then}", named(&seen.left)),
         Some(fix),
     );
 }
@@ -293,7 +293,7 @@ fn unreadable(session: &Session, seen: &Seen, report: &mut Report) {
     report.checks.add(
         "lock_files",
         Status::Wrong,
-        &format!("{said}{more}"),
+        format!("{said}{more}"),
         Some(fix.clone().unwrap_or_else(|| {
             let line = session.advice(name).line(&["check"], &[]);
             format!("see what it is ({line}), and remove the file when no caller has the lock")
