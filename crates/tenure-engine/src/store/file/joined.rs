@@ -16,7 +16,6 @@
 //! File times prove nothing more, for a clock may be set after the boot.
 
 use super::publication::Published;
-use crate::process::is_of_an_ended_boot;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use std::time::Duration;
@@ -150,7 +149,6 @@ fn damage(
         format,
         policy,
         now,
-        here,
         is_kept,
         ..
     } = around;
@@ -158,7 +156,7 @@ fn damage(
     let written_ms = now_ms.saturating_sub(published.modified_ms);
     // A program that truncates and then writes may be in between.
     let is_settled = u128::from(written_ms) >= SETTLE.as_millis();
-    let has_ended = |claim: &Claim| is_settled && is_of_an_ended_boot(&claim.holder.host, here);
+    let has_ended = |claim: &Claim| is_settled && claim.is_of_ended_boot;
     if let Some(signs) = format.signs(&published.bytes, now) {
         let renewed_ms = signs.renewed_ms.map(|at| now_ms.saturating_sub(at));
         return Damage::Unknown(Silence {
@@ -489,11 +487,17 @@ pub(super) mod tests {
     }
 
     /// Damaged records; of the row with "locked" a process has a byte.
-    fn damaged() -> [Row; 15] {
+    fn damaged() -> [Row; 17] {
         let claims = |token, boot: Option<&str>, machine: &str| {
             let mut claim = listed(2, token);
             claim.holder.host = host(boot, machine).into();
+            claim.is_of_ended_boot = boot == Some("ended") && machine == "this machine";
             vec![claim]
+        };
+        // Ids of machines get cloned, so other machines' boots end for nobody over a network.
+        let over_network = |mut claims: Vec<Claim>| {
+            claims[0].is_of_ended_boot = false;
+            claims
         };
         let hold = |boot, machine| claims(Some(9), boot, machine);
         let here = |boot| hold(Some(boot), "this machine");
@@ -523,6 +527,20 @@ pub(super) mod tests {
                 all(Err((1_000, 30_000))),
             ),
             ("of an ended boot", b"", 0, here("ended"), by_life),
+            (
+                "of one over a network",
+                b"",
+                0,
+                over_network(here("ended")),
+                listed,
+            ),
+            (
+                "a dead waiter over one",
+                b"",
+                0,
+                over_network(waiter(Some("ended"))),
+                old,
+            ),
             ("of one, just written", b"", 10_001, here("ended"), listed),
             ("of one, torn and locked", b"{", 0, here("ended"), by_life),
             (
