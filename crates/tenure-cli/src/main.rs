@@ -10,6 +10,8 @@ mod command;
 mod dialect;
 mod exit;
 mod failure;
+#[cfg(unix)]
+mod host;
 mod ids;
 mod output;
 mod render;

@@ -29,7 +29,7 @@ mod verbs;
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
 #[cfg(unix)]
-pub(crate) use agent::{Agent, Reach, Roots};
+pub(crate) use agent::Agent;
 #[cfg(unix)]
 pub(crate) use allow::{Allow, Consent};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};

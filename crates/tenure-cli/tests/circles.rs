@@ -282,7 +282,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     (
         "tenure-cli",
-        "request::agent",
+        "host::roots",
         "the settings of an agent's host",
     ),
     (
@@ -307,16 +307,6 @@ const ROOMS: &[(&str, &str, &str)] = &[
         "the calls of an agent's host",
     ),
     ("tenure-cli", "command::hook::folders", "the home in a path"),
-    (
-        "tenure-cli",
-        "command::agent::path",
-        "where programs are found",
-    ),
-    (
-        "tenure-cli",
-        "command::agent::ask",
-        "where programs are found",
-    ),
     (
         "tenure-cli",
         "command::agent::status::codex",

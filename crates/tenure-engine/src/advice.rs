@@ -5,6 +5,7 @@
 //! the lock, each quoted for the shell. Which flags these are is the caller's affair.
 
 use crate::printed::{acts, is_plain};
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tenure_core::LockName;
@@ -70,10 +71,8 @@ impl Advice {
 /// How a shell that reads a line of this very program finds it: by its name if that leads to a program, else by its path.
 pub fn program() -> String {
     let own = std::env::current_exe().ok();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join(PROGRAM).is_file());
     match own.as_deref().and_then(Path::to_str) {
-        Some(own) if !is_there && !cfg!(windows) => own.to_owned(),
+        Some(own) if !cfg!(windows) && on_path(PROGRAM).is_none() => own.to_owned(),
         _ => PROGRAM.to_owned(),
     }
 }
@@ -85,13 +84,39 @@ pub fn path() -> String {
         return PROGRAM.to_owned();
     };
     let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut named = std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(PROGRAM));
-    let found = named.find(is_own).unwrap_or(own);
+    let found = programs(None, PROGRAM).find(is_own).unwrap_or(own);
     let found = found.to_str().filter(|_| !cfg!(windows));
     found.map_or_else(program, str::to_owned)
+}
+
+/// The first program of this name on the `PATH`.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    programs(None, name).next()
+}
+
+/// The programs of this name in the folders of a `PATH`, of the caller's own if none is given. A folder that is not named from
+/// the root on may be any project's, and is passed over.
+pub fn programs(path: Option<OsString>, name: &str) -> impl Iterator<Item = PathBuf> {
+    let path = path
+        .or_else(|| std::env::var_os("PATH"))
+        .unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let name = name.to_owned();
+    let absolute = folders.into_iter().filter(|folder| folder.is_absolute());
+    let files = absolute.map(move |folder| folder.join(&name));
+    files.filter(|file| is_program(file))
+}
+
+/// Whether a file is one that can be started.
+pub fn is_program(path: &Path) -> bool {
+    #[cfg(unix)]
+    let may_start = |facts: &std::fs::Metadata| {
+        std::os::unix::fs::PermissionsExt::mode(&facts.permissions()) & 0o111 != 0
+    };
+    #[cfg(not(unix))]
+    let may_start = |_: &std::fs::Metadata| true;
+    let facts = path.metadata();
+    facts.is_ok_and(|facts| facts.is_file() && may_start(&facts))
 }
 
 /// Words as one line for a shell.

@@ -2,7 +2,7 @@
 //!
 //! | what | module |
 //! |---|---|
-//! | which hooks, server and skill a host gets, and in which files | `hosts` |
+//! | which hooks, server and skill a host gets, and in which files | `host`, beside the verbs |
 //! | what a text has of them | `entries`, over `json` and `toml` |
 //! | what becomes of the files, all or none | `install` |
 //! | one file replaced; what it was before | `files`, `receipts` |
@@ -20,7 +20,6 @@ mod claude;
 mod entries;
 pub(super) mod files;
 pub(super) mod form;
-mod hosts;
 mod install;
 mod json;
 mod path;
@@ -37,8 +36,9 @@ use self::status::Told;
 use crate::args::{AgentAction, AgentHost};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::host::{self, Reach};
 use crate::render::{Reporter, clean_path};
-use crate::request::{Agent, Reach};
+use crate::request::Agent;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tenure_engine::advice;
@@ -76,10 +76,10 @@ fn line(action: &str, host: AgentHost, more: &[&str]) -> String {
 /// name its path: a host that goes on in the background may have the `PATH` of another window.
 fn program(reach: Reach) -> Result<String, Failure> {
     if reach == Reach::Project {
-        return Ok(hosts::NAME.to_owned());
+        return Ok(host::NAME.to_owned());
     }
     let own = advice::path();
-    if hosts::is_tenure(&own) {
+    if host::is_tenure(&own) {
         return Ok(own);
     }
     Err(Failure::new(
@@ -110,8 +110,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         let done = carry_out(task, &words, &files, &receipts, &call.roots, server);
         let done = done.map_err(|mut failure| {
             if failure.partial {
-                let reach = format!("--{}", call.reach.word());
-                let out = line("uninstall", call.host, &[&reach]);
+                let out = line("uninstall", call.host, &[call.reach.flag()]);
                 failure.message = format!("{}; `{out}` takes it out", failure.message);
                 failure.fix_command = Some(out);
             }
@@ -134,8 +133,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         Task::Install => next_steps(call, &words.program),
         Task::Uninstall => Vec::new(),
     };
-    let reach = format!("--{}", call.reach.word());
-    let undo = (task == Task::Install).then(|| line("uninstall", call.host, &[&reach]));
+    let undo = (task == Task::Install).then(|| line("uninstall", call.host, &[call.reach.flag()]));
     let mut text = told(task, call, &steps, server.as_ref(), &difference, &next);
     if let Some(undo) = undo.as_ref().filter(|_| !call.dry_run) {
         let _ = write!(text, "\nundo: {undo}");
@@ -178,7 +176,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
 
 /// What only the user can do.
 fn next_steps(call: &Agent, program: &str) -> Vec<String> {
-    let mut next = Vec::new();
+    let (mut next, host) = (Vec::new(), call.host.table());
     if path::programs().is_empty() {
         next.push(if call.reach == Reach::Project {
             "put tenure on the PATH of all who work here: a host goes on without a hook that it does not find"
@@ -187,10 +185,11 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
             format!("put {program} on the PATH: agents and people call it `tenure`")
         });
     }
-    if call.host == AgentHost::Codex && call.roots.main != call.roots.project {
+    if host.files.are_in_main && call.roots.main != call.roots.project {
         next.push(format!(
-            "install in {}, too: Codex takes the hooks of all work trees from there",
-            clean_path(&call.roots.main)
+            "install in {}, too: {} takes the hooks of all work trees from there",
+            clean_path(&call.roots.main),
+            host.name
         ));
     }
     if call
@@ -203,19 +202,7 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
                 .to_owned(),
         );
     }
-    match (call.host, call.reach) {
-        (AgentHost::Codex, Reach::Project) => next.push(
-            "start Codex in this project, trust the project, and trust the hooks with /hooks: until then none runs"
-                .to_owned(),
-        ),
-        (AgentHost::Codex, Reach::User) => next.push(
-            "start Codex and trust the hooks with /hooks: until then none runs".to_owned(),
-        ),
-        (AgentHost::Claude, Reach::Project) => {
-            next.push("start Claude Code anew and approve the server `tenure`".to_owned());
-        }
-        (AgentHost::Claude, Reach::User) => next.push("start Claude Code anew".to_owned()),
-    }
+    next.push((host.next)(call.reach).to_owned());
     if call.host == AgentHost::Codex
         && let Some((what, fix)) = status::hindrance_of_codex(call)
     {
@@ -257,7 +244,11 @@ fn told(
         Task::Uninstall if is_hindered => ("is not all out", "; the next call goes on"),
         Task::Uninstall => ("is out", ""),
     };
-    let _ = writeln!(text, "tenure {done} for {} {whose}{rest}", call.host.name());
+    let _ = writeln!(
+        text,
+        "tenure {done} for {} {whose}{rest}",
+        call.host.table().name
+    );
     for step in steps {
         let _ = writeln!(text, "  {:<9} {}", step.word(), step.shown());
     }

@@ -25,15 +25,16 @@ mod paths;
 mod proof;
 
 use super::agent::form;
-use super::agent::permissions::{self, CommandText, Permission, Ruling};
+use super::agent::permissions::{self, CommandText, Permission};
 use super::agent::probe;
 use crate::args::{self, AgentHost, Common, HookArgs};
 use crate::exit::Exit;
+use crate::host::{Caller, Ruling, Tool};
 use crate::request::{About, Misread, Place, Surroundings};
 use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
-use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
+use event::{Call, EVENT_MAX, Event, Kind, Read};
 use faults::{fault, if_closed, unread};
 use leases::{Leased, Refused, Untold};
 #[cfg(feature = "mcp")]
@@ -72,9 +73,11 @@ const RESERVE: Duration = Duration::from_millis(400);
 /// How much of an event that is too long is read, so that its host can write it.
 const DRAIN_MAX: u64 = 256 << 20;
 
-/// How long a call of Claude Code's shell may take that says nothing, and at most.
-const CLAUDE_USUAL_MS: u64 = 120_000;
-const CLAUDE_MOST_MS: u64 = 600_000;
+/// How long a call is taken to last whose host has no limit.
+const UNLIMITED: Limits = Limits {
+    usual: Duration::from_secs(120),
+    most: Duration::from_secs(600),
+};
 
 /// The longest answer that is remembered, and the longest command that a refusal repeats or that proves anything.
 const TEXT_MAX: usize = 8 << 10;
@@ -141,16 +144,16 @@ fn answered(host: Option<AgentHost>) -> Option<Exit> {
     let left = || PATIENCE.saturating_sub(instant().saturating_duration_since(began));
     let late = |why: &str| {
         let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-        if host.is_none() {
+        let Some(host) = host else {
             return progress.is_event.then_some(None);
-        }
+        };
         let doing = progress.doing.unwrap_or("the event was read");
         let why = format!("{why}, while {doing}");
         let answer = match progress.follows {
             Some(follows) => Answer::message(format!("{why}; {follows}")),
             None => fault(if_closed(progress.is_closed), &why),
         };
-        Some(answer.text(host.unwrap_or(AgentHost::Claude)))
+        Some(answer.text(host))
     };
     let text = match started {
         // The rules say what follows, and this thread can find them as well. Nothing ends it in time then.
@@ -227,7 +230,7 @@ impl Inquiry {
         if is_cut {
             let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
         }
-        let is_asked = self.host.is_some() || event::name_of(&bytes).is_some();
+        let is_asked = self.host.is_some() || event::is_one(&bytes);
         is_asked.then_some(Ok((bytes, is_cut)))
     }
 }
@@ -264,9 +267,9 @@ impl Sign {
 
 impl Work {
     fn of_bytes(&self, bytes: &[u8], is_cut: bool) -> (Answer, Option<Sign>) {
-        match event::read(bytes, is_cut) {
+        match event::read(self.host, bytes, is_cut) {
             Read::OfNoConcern => (Answer::default(), None),
-            Read::Unreadable { why, folder } if event::may_be_a_call(bytes) => {
+            Read::Unreadable { why, folder } if event::may_be_a_call(self.host, bytes) => {
                 (unread(&why, &here(folder.as_deref())), None)
             }
             Read::Unreadable { why, .. } => (Answer::message(why), None),
@@ -310,8 +313,7 @@ impl Work {
             Kind::Rests => Some("a call that was interrupted may count as under way"),
             Kind::AgentEnds | Kind::Ends => Some("what was not given back ends by silence"),
         });
-        // Claude Code tells its servers the call alone.
-        let names_calls = self.host == AgentHost::Claude;
+        let names_calls = matches!(self.host.table().caller, Caller::Call(_));
         match event.kind {
             Kind::Before(call) => {
                 if names_calls && call.tool == Tool::Lock {
@@ -381,7 +383,7 @@ impl Work {
         if let (Some(memory), Some(text)) = (memory, answer.text(self.host))
             && text.len() <= TEXT_MAX
         {
-            let asked = call.input.get("command").and_then(Value::as_str);
+            let asked = self.text_of(call);
             let asked = asked.filter(|asked| asked.len() <= FORM_MAX);
             let proves = proves.zip(asked).map(|(under, asked)| Proof {
                 asked: asked.to_owned(),
@@ -413,7 +415,7 @@ impl Work {
 
     /// The answer to an agent that asks whether hook and rewrite arrive (`tenure agent probe`).
     fn probed(&self, call: &Call) -> Option<Answer> {
-        let text = call.input.get("command")?.as_str()?;
+        let text = self.text_of(call)?;
         let asked = ["tenure", "agent", "probe", self.host.word()];
         if !call.tool.is_shell() || !text.split_whitespace().eq(asked) {
             return None;
@@ -430,7 +432,7 @@ impl Work {
         let program = advice::word(&advice::path());
         let words = asked.get(1..).unwrap_or_default().join(" ");
         let text = format!("{}={id} {program} {words}", probe::VARIABLE);
-        input.insert("command".to_owned(), text.into());
+        input.insert(self.host.table().keys.command.to_owned(), text.into());
         Some(Answer {
             decision: Decision::Input(input),
             message: None,
@@ -445,7 +447,7 @@ impl Work {
         folder: &Path,
         memory: Option<&Memory>,
     ) -> (Answer, Option<LockName>) {
-        let text = call.input.get("command").and_then(Value::as_str);
+        let text = self.text_of(call);
         self.is_doing("the command was looked through");
         let line = shell::read(text.unwrap_or_default());
         self.is_doing("the rules were read");
@@ -516,13 +518,15 @@ impl Work {
             );
         }
         let mut input = call.input.clone();
-        input.insert("command".to_owned(), new.into());
-        let in_background = input.get("run_in_background") == Some(&Value::Bool(true));
+        input.insert(self.host.table().keys.command.to_owned(), new.into());
+        let limit = self.host.table().limit;
         // A tool that is not known gets no argument that it may not know.
         let is_timed = call.tool == Tool::Shell || self.time_of(call).is_some();
-        if self.host == AgentHost::Claude && !in_background && is_timed {
-            let millis = u64::try_from(times.call.as_millis()).unwrap_or(CLAUDE_MOST_MS);
-            input.insert(timeout_of(call).to_owned(), millis.into());
+        if let Some(limit) = limit.filter(|_| is_timed)
+            && input.get(limit.background) != Some(&Value::Bool(true))
+        {
+            let millis = u64::try_from(times.call.as_millis()).unwrap_or(limit.most.0);
+            input.insert(limit.argument(call.tool).to_owned(), millis.into());
         }
         let answer = Answer {
             decision: match asks {
@@ -532,7 +536,7 @@ impl Work {
             message: warning,
         };
         let first = found.hits.first().filter(|_| found.is_certain);
-        let is_awaited = self.host == AgentHost::Claude && call.tool == Tool::Shell;
+        let is_awaited = limit.is_some() && call.tool == Tool::Shell;
         let proves = first.filter(|_| is_awaited);
         (answer, proves.map(|hit| hit.rule.lock.clone()))
     }
@@ -570,7 +574,7 @@ impl Work {
                 |at: usize, rule: &Permission| of_text.get(at) == Some(&true) || rule.may_fit(&old);
             let new = CommandText::of(&format!("{prefix}{own}"));
             match permissions::escaped(&rules, may_fit, &new) {
-                Some(rule) if rule.ruling == Ruling::Ask && self.host == AgentHost::Claude => {
+                Some(rule) if rule.ruling == Ruling::Ask && self.host.table().asks => {
                     let why = || {
                         format!(
                             "{} may be about this command, which tenure runs under a lock",
@@ -588,24 +592,30 @@ impl Work {
         asks
     }
 
+    /// The line of shell of a call.
+    fn text_of<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        call.input.get(self.host.table().keys.command)?.as_str()
+    }
+
     /// The time that a call of the shell gives its command.
     fn time_of(&self, call: &Call) -> Option<Duration> {
-        let millis = call.input.get(timeout_of(call))?.as_u64()?;
-        (self.host == AgentHost::Claude).then(|| Duration::from_millis(millis))
+        let limit = self.host.table().limit?;
+        let millis = call.input.get(limit.argument(call.tool))?.as_u64()?;
+        Some(Duration::from_millis(millis))
     }
 
     fn limits(&self) -> Limits {
-        let said = |name: &str| {
-            let said = std::env::var(name).ok()?.parse().ok()?;
-            Some(said).filter(|millis: &u64| self.host == AgentHost::Claude && *millis > 0)
+        let Some(limit) = self.host.table().limit else {
+            return UNLIMITED;
         };
-        let usual = said("BASH_DEFAULT_TIMEOUT_MS").unwrap_or(CLAUDE_USUAL_MS);
-        let most = said("BASH_MAX_TIMEOUT_MS")
-            .unwrap_or(CLAUDE_MOST_MS)
-            .max(usual);
+        let said = |(usual, name): (u64, &str)| {
+            let said = std::env::var(name).ok().and_then(|said| said.parse().ok());
+            Duration::from_millis(said.filter(|millis| *millis > 0).unwrap_or(usual))
+        };
+        let usual = said(limit.usual);
         Limits {
-            usual: Duration::from_millis(usual),
-            most: Duration::from_millis(most),
+            usual,
+            most: said(limit.most).max(usual),
         }
     }
 
@@ -617,7 +627,7 @@ impl Work {
         folder: &Path,
         memory: Option<&Memory>,
     ) -> Answer {
-        let files = match paths::named(call) {
+        let files = match paths::named(self.host, call) {
             Ok(files) => files,
             Err(why) => return unread(&format!("the call {why}"), folder),
         };
@@ -804,14 +814,6 @@ fn here(named: Option<&str>) -> PathBuf {
     named
         .or_else(|| std::env::current_dir().ok())
         .unwrap_or_else(|| PathBuf::from("/"))
-}
-
-/// The argument that says how long a call may take.
-fn timeout_of(call: &Call) -> &'static str {
-    match call.tool {
-        Tool::Monitor => "timeout_ms",
-        _ => "timeout",
-    }
 }
 
 fn now_ms() -> u64 {

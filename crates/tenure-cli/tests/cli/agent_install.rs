@@ -1319,7 +1319,8 @@ fn an_installation_asks_for_nothing_that_can_be_found_out() {
     fs::create_dir(desk.scene.path("outside")).expect("a folder");
     let said = run(&["install"], "project").expect(2, "no host").stderr();
     assert!(said.contains("none of them is found here"), "{said}");
-    desk.write("bin/codex", "");
+    fs::create_dir(desk.scene.path("bin")).expect("a folder");
+    desk.scene.script("bin/codex", "#!/bin/sh\n");
     let said = run(&["install"], "outside").expect(0, "the one that is here");
     assert!(
         said.stdout().contains("installed for Codex for this user"),
@@ -1329,7 +1330,7 @@ fn an_installation_asks_for_nothing_that_can_be_found_out() {
     assert!(desk.scene.path("home/.codex/hooks.json").is_file());
     run(&["uninstall"], "outside").expect(0, "for the same");
     assert!(!desk.scene.path("home/.codex/hooks.json").exists());
-    desk.write("bin/claude", "");
+    desk.scene.script("bin/claude", "#!/bin/sh\n");
     for action in ["install", "status"] {
         let said = run(&[action], "project").expect(2, "two hosts").stderr();
         assert!(said.contains("both are here"), "{said}");

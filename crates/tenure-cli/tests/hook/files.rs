@@ -207,13 +207,30 @@ fn a_call_without_an_end_keeps_a_lease_until_the_turn_ends_and_no_longer() {
         }
         assert!(repository.ask("claude", &event).nothing());
     }
+    let root = repository.root();
+    let patch = format!(
+        "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch\n",
+        at("patched").display()
+    );
+    for (id, tool, command) in [
+        ("", "apply_patch", patch.as_str()),
+        ("t", "Bash", "sleep 1000"),
+    ] {
+        let event = codex("PreToolUse", &root, id, tool, command);
+        assert!(repository.ask("codex", &event).nothing());
+    }
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let mut both = held(&repository);
-    both.sort();
-    assert_eq!(both, ["migrations/helper", "migrations/main"]);
+    let mut all = held(&repository);
+    all.sort();
+    assert_eq!(
+        all,
+        ["migrations/helper", "migrations/main", "migrations/patched"]
+    );
+    ends(&repository, "Stop", "s", None);
     // Codex says of a turn that a person ended.
-    ends(&repository, "Interrupt", "s", None);
-    eventually("the lease of the agent that rests ends by silence", || {
+    let event = json!({"session_id": "0199a", "turn_id": "turn-1", "cwd": root, "hook_event_name": "Interrupt"});
+    assert!(repository.ask("codex", &event).nothing());
+    eventually("the leases of the agents that rest end by silence", || {
         held(&repository) == ["migrations/helper"]
     });
     assert!(edit(&repository, "t", None, &at("main")).nothing());

@@ -25,6 +25,7 @@ mod events;
 mod faults;
 mod files;
 mod folders;
+mod golden;
 #[cfg(feature = "etcd")]
 mod servers;
 mod shells;

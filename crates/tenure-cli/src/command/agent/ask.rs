@@ -2,11 +2,10 @@
 //! keeps this one waiting for ever.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
+use tenure_engine::advice;
 use tenure_engine::clock::{instant, nap, since};
 
 const PAUSE: Duration = Duration::from_millis(10);
@@ -62,23 +61,9 @@ pub(super) fn answer(
     Err(format!("it did not end within {} s", patience.as_secs()))
 }
 
-pub(super) fn is_program(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-}
-
-/// The first program of this name on the `PATH`. A folder that is not named from the root on may be any project's.
-pub(super) fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut found = std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join(name));
-    found.find(|program| is_program(program))
-}
-
 /// The version that a program says it has: the first word with two dots between numbers.
 pub(super) fn version(name: &str) -> Option<[u32; 3]> {
-    let program = on_path(name)?;
+    let program = advice::on_path(name)?;
     let said = answer(Command::new(program).arg("--version"), "", SOON).ok()?;
     said.split_whitespace().find_map(numbers)
 }

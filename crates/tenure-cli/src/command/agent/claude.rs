@@ -3,19 +3,17 @@
 //!
 //! Where there is no `claude` yet, the line for later is the answer.
 
-use super::ask::{self, is_program};
-use super::entries::{is_our_server, is_started};
+use super::ask;
 use super::files::text_of;
-use super::hosts::NAME;
 use super::install::Task;
 use crate::failure::Failure;
+use crate::host::{NAME, Roots, is_our_server, is_started, servers_file_of_claude};
 use crate::render::clean_path;
-use crate::request::Roots;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tenure_engine::advice;
+use tenure_engine::advice::{self, is_program};
 
 /// How long `claude` may take. It is a large program, and a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,7 +56,7 @@ pub(super) enum Registered {
 
 /// What the user has under the server's name; `None` if the file cannot be read.
 pub(super) fn registered(roots: &Roots, tenure: &str) -> Option<Registered> {
-    let Some(text) = text_of(&roots.claudes_own_file()).ok()? else {
+    let Some(text) = text_of(&servers_file_of_claude(roots)).ok()? else {
         return Some(Registered::Nothing);
     };
     let document: Value = serde_json::from_str(&text).ok()?;
@@ -86,7 +84,7 @@ pub(super) fn refuse_another(roots: &Roots) -> Result<(), Failure> {
     if registered(roots, NAME) != Some(Registered::Another) {
         return Ok(());
     }
-    let file = clean_path(roots.claudes_own_file());
+    let file = clean_path(servers_file_of_claude(roots));
     Err(Failure::bad_arguments(format!(
         "{file} is left as it is: its server `{NAME}` is another program"
     )))
@@ -119,7 +117,7 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
         .iter()
         .map(|words| advice::line(std::iter::once("claude").chain(words.iter().copied())));
     let line = lines.collect::<Vec<_>>().join(" && ");
-    let Some(program) = ask::on_path("claude") else {
+    let Some(program) = advice::on_path("claude") else {
         return Server::new(
             "later",
             format!("no claude is on the PATH; run this once it is there: {line}"),

@@ -5,13 +5,14 @@
 //!
 //! How single places of a text are changed is in `json` and `toml`.
 
-use super::hosts::{NAME, SKILL, is_tenure};
 use super::json::{self, get, items};
 use super::toml;
 use crate::args::AgentHost as Host;
+use crate::host::{NAME, SKILL, is_our_server, is_started, is_tenure};
 use jsonc_parser::ast::Value as Node;
 use jsonc_parser::common::Ranged;
 use serde_json::{Value, json as value};
+use std::path::Path;
 
 /// What is installed into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Of the file that names the server.
+    pub(super) fn of_server(file: &Path) -> Self {
+        if file.extension().is_some_and(|is| is == "toml") {
+            Self::ServerInToml
+        } else {
+            Self::Server
+        }
+    }
+
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Hooks => "hooks",
@@ -57,10 +67,10 @@ impl Words {
     pub(super) fn fresh(&self, kind: Kind) -> String {
         match kind {
             Kind::Hooks => {
-                let groups = self.host.hooks().iter();
+                let groups = self.host.table().events.iter();
                 let groups = groups.map(|hook| {
                     let group = self.host.group(hook, &self.program);
-                    (hook.event.to_owned(), Value::Array(vec![group]))
+                    (hook.name.to_owned(), Value::Array(vec![group]))
                 });
                 json::text_of(&value!({ "hooks": Value::Object(groups.collect()) }))
             }
@@ -121,25 +131,25 @@ impl Words {
 
     fn put_hooks(&self, text: &str) -> Result<String, String> {
         let mut text = text.to_owned();
-        for hook in self.host.hooks() {
+        for hook in self.host.table().events {
             let (document, root) = read(&text)?;
             let group = self.host.group(hook, &self.program);
             let Some(hooks) = get(&root, "hooks") else {
-                let hooks = value!({ hook.event: [group] });
+                let hooks = value!({ hook.name: [group] });
                 text = json::append(&text, &root, &root, Some("hooks"), &hooks);
                 continue;
             };
-            let of_event = document["hooks"].get(hook.event);
+            let of_event = document["hooks"].get(hook.name);
             if !document["hooks"].is_object() {
                 return Err("its `hooks` are no object".to_owned());
             }
-            let (Some(groups), Some(of_event)) = (get(hooks, hook.event), of_event) else {
+            let (Some(groups), Some(of_event)) = (get(hooks, hook.name), of_event) else {
                 let groups = value!([group]);
-                text = json::append(&text, &root, hooks, Some(hook.event), &groups);
+                text = json::append(&text, &root, hooks, Some(hook.name), &groups);
                 continue;
             };
             let Some(values) = of_event.as_array() else {
-                return Err(format!("its `hooks.{}` is no array", hook.event));
+                return Err(format!("its `hooks.{}` is no array", hook.name));
             };
             text = match self.ours_in(values).first() {
                 None => json::append(&text, &root, groups, None, &group),
@@ -150,7 +160,7 @@ impl Words {
                         continue;
                     }
                     with_members(&text, &handler, &["command", "args"], |root| {
-                        let groups = get(get(root, "hooks")?, hook.event)?;
+                        let groups = get(get(root, "hooks")?, hook.name)?;
                         let handlers = get(items(groups).get(of_group)?, "hooks")?;
                         items(handlers).get(of_handler)
                     })?
@@ -386,21 +396,4 @@ fn shell_words(text: &str) -> Vec<String> {
     }
     words.extend(word);
     words
-}
-
-/// Whether an entry of a server is ours: its program is tenure, wherever that is.
-pub(super) fn is_our_server(server: &Value) -> bool {
-    server
-        .get("command")
-        .and_then(Value::as_str)
-        .is_some_and(is_tenure)
-}
-
-/// Whether an entry of ours starts the server, with whatever its user has added.
-pub(super) fn is_started(server: &Value) -> bool {
-    server
-        .get("args")
-        .and_then(Value::as_array)
-        .and_then(|args| args.first())
-        .is_some_and(|first| first == "mcp")
 }

@@ -13,8 +13,8 @@ use super::receipts::{Receipt, Receipts};
 use crate::args::AgentHost as Host;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::host::{Reach, Roots};
 use crate::render::{clean, clean_path};
-use crate::request::{Reach, Roots};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
@@ -112,12 +112,9 @@ impl Step {
 
 /// The files of a host, in the order of an installation.
 pub(super) fn files_of(host: Host, reach: Reach, roots: &Roots) -> Vec<(Kind, PathBuf)> {
-    let server = match host {
-        Host::Claude => Kind::Server,
-        Host::Codex => Kind::ServerInToml,
-    };
     let mut files = vec![(Kind::Skill, host.skill_file(reach, roots))];
-    files.extend(host.server_file(reach, roots).map(|file| (server, file)));
+    let server = host.server_file(reach, roots);
+    files.extend(server.map(|file| (Kind::of_server(&file), file)));
     files.push((Kind::Hooks, host.hooks_file(reach, roots)));
     files
 }
@@ -148,7 +145,7 @@ fn decide_anew(
     roots: &Roots,
 ) -> Result<Vec<Step>, Failure> {
     let step = |(kind, file): &(Kind, PathBuf)| -> Result<Step, Failure> {
-        let target = Target::at(file, roots.above(file))?;
+        let target = Target::at(file, &roots.above(file))?;
         let receipt = receipts.of(&target.path);
         let named = file.display().to_string();
         let step = match task {

@@ -4,11 +4,12 @@
 //! would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
 //! without the mark is another one, or an older one.
 
+use crate::host::NAME;
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tenure_engine::regular;
+use tenure_engine::{advice, regular};
 
 /// What a build is known by. Only this place has the whole text, so no other bytes of the program look like it.
 #[used]
@@ -44,17 +45,14 @@ pub(super) fn is_this(program: &Program) -> bool {
 
 /// The programs of that name, in the order of the `PATH`; one of several names for a file counts once.
 pub(super) fn programs() -> Vec<Program> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<Program> = Vec::new();
-    for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
-        let path = folder.join("tenure");
+    for path in advice::programs(None, NAME) {
         let Ok(facts) = fs::metadata(&path) else {
             continue;
         };
-        let is_program = facts.is_file() && facts.permissions().mode() & 0o111 != 0;
         let same =
             |known: &Program| (known.facts.dev(), known.facts.ino()) == (facts.dev(), facts.ino());
-        if is_program && !found.iter().any(same) {
+        if !found.iter().any(same) {
             found.push(Program { path, facts });
         }
     }

@@ -14,32 +14,11 @@
 //! What a flag of the host says, or a person within a session, no file tells.
 
 use super::files::text_of;
-use crate::args::AgentHost as Host;
+use crate::args::AgentHost;
+use crate::host::{Pattern, Roots, Ruling};
 use crate::render::clean_path;
-use crate::request::Roots;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tenure_engine::repository;
 use tenure_engine::shell::{self, Line};
-
-/// What a rule does with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::command) enum Ruling {
-    Deny,
-    Ask,
-    Allow,
-}
-
-impl Ruling {
-    /// As Claude Code calls it.
-    pub(in crate::command) fn word(self) -> &'static str {
-        match self {
-            Self::Deny => "deny",
-            Self::Ask => "ask",
-            Self::Allow => "allow",
-        }
-    }
-}
 
 /// A rule of the person.
 #[derive(Debug)]
@@ -49,14 +28,6 @@ pub(in crate::command) struct Permission {
     text: String,
     file: PathBuf,
     pattern: Pattern,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Pattern {
-    /// A text in which `*` stands for any.
-    Text(String),
-    /// The first words, for each of them several. `None` where they are not written out.
-    Words(Option<Vec<Vec<String>>>),
 }
 
 /// A simple command, and what it runs behind programs that only run another one.
@@ -202,67 +173,19 @@ fn begins_with(command: &[String], words: &[Vec<String>]) -> bool {
     words.iter().enumerate().all(fits)
 }
 
-/// The rules that may count for a call in this folder.
-pub(in crate::command) fn of(host: Host, folder: &Path) -> Vec<Permission> {
+/// The rules that may count for a call in this folder. What a file says that cannot be read, its host does not know either.
+pub(in crate::command) fn of(host: AgentHost, folder: &Path) -> Vec<Permission> {
     let Some(roots) = Roots::around(folder) else {
         return Vec::new();
     };
-    let main = repository::common_folder(folder).ok();
-    let main = main.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let named = Roots::project_of_claude().filter(|_| host == Host::Claude);
-    let mut projects = vec![roots.project.clone()];
-    for project in main.into_iter().chain(named) {
-        if !projects.contains(&project) {
-            projects.push(project);
-        }
-    }
-    match host {
-        Host::Claude => {
-            let managed = Path::new(if cfg!(target_os = "macos") {
-                "/Library/Application Support/ClaudeCode"
-            } else {
-                "/etc/claude-code"
-            });
-            let mut files = vec![managed.join("managed-settings.json")];
-            files.extend(files_in(&managed.join("managed-settings.d"), "json"));
-            files.push(roots.claude.join("settings.json"));
-            for project in projects {
-                let own = project.join(".claude");
-                files.extend(["settings.json", "settings.local.json"].map(|name| own.join(name)));
-            }
-            rules_in(&files, of_claude)
-        }
-        Host::Codex => {
-            let mut folders = vec![PathBuf::from("/etc/codex"), roots.codex];
-            folders.extend(projects.iter().map(|project| project.join(".codex")));
-            let folders = folders.iter().map(|folder| folder.join("rules"));
-            let files: Vec<_> = folders
-                .flat_map(|folder| files_in(&folder, "rules"))
-                .collect();
-            rules_in(&files, of_codex)
-        }
-    }
-}
-
-fn files_in(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    files.retain(|file| file.extension().is_some_and(|is| is == ending));
-    files.sort();
-    files
-}
-
-/// What a file says that cannot be read, its host does not know either.
-fn rules_in(
-    files: &[PathBuf],
-    read: fn(&str) -> Vec<(Ruling, String, Pattern)>,
-) -> Vec<Permission> {
-    let texts = files
-        .iter()
-        .filter_map(|file| Some((file, text_of(file).ok()??)));
-    let rules = texts.flat_map(|(file, text)| {
-        let rules = read(text.trim_start_matches('\u{feff}')).into_iter();
-        rules.map(|(ruling, text, pattern)| Permission {
+    let mut projects = vec![roots.project.clone(), roots.main.clone()];
+    projects.dedup();
+    let own = host.table().rules;
+    let files = (own.files)(&roots, &projects).into_iter();
+    let texts = files.filter_map(|file| Some((text_of(&file).ok()??, file)));
+    let rules = texts.flat_map(|(text, file)| {
+        let rules = (own.read)(text.trim_start_matches('\u{feff}')).into_iter();
+        rules.map(move |(ruling, text, pattern)| Permission {
             ruling,
             text,
             file: file.clone(),
@@ -272,134 +195,20 @@ fn rules_in(
     rules.collect()
 }
 
-fn of_claude(text: &str) -> Vec<(Ruling, String, Pattern)> {
-    let document: Value = serde_json::from_str(text).unwrap_or_default();
-    let list = |list: Ruling| {
-        let rules = document
-            .get("permissions")
-            .and_then(|all| all.get(list.word()));
-        let rules = rules.and_then(Value::as_array).into_iter().flatten();
-        rules.filter_map(move |rule| {
-            let rule = rule.as_str()?;
-            let within = match rule.strip_prefix("Bash")? {
-                "" | "()" => "*",
-                more => more.strip_prefix('(')?.strip_suffix(')')?,
-            };
-            Some((
-                list,
-                rule.to_owned(),
-                Pattern::Text(within.trim().to_owned()),
-            ))
-        })
-    };
-    let lists = [Ruling::Deny, Ruling::Ask, Ruling::Allow].map(list);
-    lists.into_iter().flatten().collect()
-}
-
-/// The calls of `prefix_rule` in a text of Starlark. Nothing of it is run: what is not written out may be anything.
-fn of_codex(text: &str) -> Vec<(Ruling, String, Pattern)> {
-    const CALL: &str = "prefix_rule(";
-    let plain = on_one_line(text);
-    let calls = plain.match_indices(CALL).map(|(at, _)| {
-        let given = plain.get(at + CALL.len()..).unwrap_or_default();
-        let mut depth = 0_i32;
-        let end = outside_of_strings(given).find(|(_, c)| {
-            depth += i32::from(matches!(c, '(')) - i32::from(matches!(c, ')'));
-            depth < 0
-        });
-        let given = given.get(..end.map_or(given.len(), |(at, _)| at));
-        let given = given.unwrap_or_default().trim().trim_end_matches(',');
-        // Names and values that are written out are TOML as well. The first value may stand without its name.
-        let first = if given.starts_with('[') {
-            "pattern = "
-        } else {
-            ""
-        };
-        let given: Option<toml::Table> = format!("call = {{ {first}{given} }}").parse().ok();
-        let value = |name: &str| given.as_ref()?.get("call")?.get(name);
-        let ruling = match value("decision").map(|word| word.as_str()) {
-            None if given.is_some() => Ruling::Allow,
-            Some(Some("allow")) => Ruling::Allow,
-            Some(Some("prompt")) => Ruling::Ask,
-            None | Some(_) => Ruling::Deny,
-        };
-        let words = value("pattern").and_then(words_of);
-        let shown = words.iter().flatten().map(|ways| ways.join("|"));
-        let shown = shown.collect::<Vec<_>>().join(" ");
-        (
-            ruling,
-            format!("prefix_rule({shown})"),
-            Pattern::Words(words),
-        )
-    });
-    calls.collect()
-}
-
-/// The words of a pattern; a list stands for each of its words.
-fn words_of(pattern: &toml::Value) -> Option<Vec<Vec<String>>> {
-    let text = |word: &toml::Value| word.as_str().map(str::to_owned);
-    let ways = |word: &toml::Value| match word.as_array() {
-        Some(ways) => ways.iter().map(text).collect(),
-        None => text(word).map(|word| vec![word]),
-    };
-    pattern.as_array()?.iter().map(ways).collect()
-}
-
-/// The text without its comments, and with blanks for the ends of lines.
-fn on_one_line(text: &str) -> String {
-    let mut plain = text.to_owned();
-    let comments = outside_of_strings(text).filter(|(_, c)| matches!(c, '#' | '\n'));
-    let mut comments: Vec<(usize, char)> = comments.collect();
-    comments.reverse();
-    for (at, c) in comments {
-        let rest = text.get(at..).unwrap_or_default();
-        let length = if c == '#' {
-            rest.find('\n').unwrap_or(rest.len())
-        } else {
-            1
-        };
-        plain.replace_range(at..at + length, " ");
-    }
-    plain
-}
-
-/// The characters of a text of Starlark that stand in no string and in no comment, but for the sign that begins one.
-fn outside_of_strings(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let (mut within, mut from) = (None::<&str>, 0);
-    text.char_indices().filter(move |&(at, c)| {
-        let rest = text.get(at..).unwrap_or_default();
-        if at < from {
-            return false;
-        }
-        match within {
-            Some(end) if rest.starts_with(end) => {
-                from = at + end.len();
-                within = None;
-            }
-            Some("\n") => {}
-            Some(_) if c == '\\' => from = at + 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
-            Some(_) => {}
-            None if c == '#' => {
-                within = Some("\n");
-                return true;
-            }
-            None => {
-                let begins = ["\"\"\"", "'''", "\"", "'"].into_iter();
-                within = begins.clone().find(|begin| rest.starts_with(begin));
-                from = at + within.map_or(0, str::len);
-                return within.is_none();
-            }
-        }
-        // The end of a comment is an end of a line, too.
-        c == '\n' && within.is_none()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::Written;
 
-    fn rules(found: Vec<(Ruling, String, Pattern)>) -> Vec<Permission> {
+    fn of_claude(text: &str) -> Vec<Written> {
+        (AgentHost::Claude.table().rules.read)(text)
+    }
+
+    fn of_codex(text: &str) -> Vec<Written> {
+        (AgentHost::Codex.table().rules.read)(text)
+    }
+
+    fn rules(found: Vec<Written>) -> Vec<Permission> {
         let rules = found.into_iter().map(|(ruling, text, pattern)| Permission {
             ruling,
             text,
@@ -497,8 +306,6 @@ mod tests {
         let kept = "prefix_rule(pattern=[\"make\"], decision=\"prompt\")\n\
                     prefix_rule(pattern=[\"/x/tenure\", \"run\", \"b\"], decision=\"prompt\")";
         assert_eq!(judged(&rules_of(kept), "make"), None);
-        let plain = on_one_line("a # b 'c\nd '#\\'e' \"\"\"x\n#\"\"\" # f");
-        assert_eq!(plain, "a   d '#\\'e' \"\"\"x\n#\"\"\"  ");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
     if noted.is_some() {
         let _ = remove(&file);
     }
-    let (word, name) = (host.word(), host.name());
+    let (word, name) = (host.word(), host.table().name);
     let data = json!({
         "host": word,
         "hook": arrived != Arrived::Nothing,

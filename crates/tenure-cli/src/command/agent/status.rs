@@ -11,15 +11,15 @@ use super::ask;
 use super::claude::{self, Registered};
 use super::entries::{Has, Kind, Words};
 use super::files::text_of;
-use super::hosts::is_tenure;
 use super::install::files_of;
 use super::path;
 use super::{line, program};
 use crate::args::AgentHost;
 use crate::failure::Failure;
+use crate::host::{self, Reach, is_tenure, servers_file_of_claude};
 use crate::render::findings::{Finding, Findings, Form, Status};
 use crate::render::{clean, clean_path};
-use crate::request::{Agent, Reach};
+use crate::request::Agent;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
 /// The files in which the host looks for hooks, and what they have of tenure.
 fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
     let mut looked = call.roots.clone();
-    if call.host == AgentHost::Codex {
+    if call.host.table().files.are_in_main {
         looked.project.clone_from(&looked.main);
     }
     let mut files = vec![
@@ -84,8 +84,8 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
         ),
         (Reach::User, call.host.hooks_file(Reach::User, &call.roots)),
     ];
-    if call.host == AgentHost::Claude {
-        let local = files[0].1.with_file_name("settings.local.json");
+    if let Some(beside) = call.host.table().files.beside {
+        let local = files[0].1.with_file_name(beside);
         files.insert(1, (Reach::Project, local));
     }
     // In the home folder both are one file.
@@ -96,7 +96,7 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
         let shown = clean_path(&file);
         let words = Words {
             host: call.host,
-            program: program(reach).unwrap_or_else(|_| super::hosts::NAME.to_owned()),
+            program: program(reach).unwrap_or_else(|_| host::NAME.to_owned()),
         };
         let text = match text_of(&file) {
             Ok(text) => text,
@@ -148,7 +148,7 @@ fn plugin(call: &Agent, layers: &[Layer]) -> Option<String> {
 
 /// Whether this is our plugin, from whatever marketplace.
 fn is_our_plugin(name: &str) -> bool {
-    name.split('@').next() == Some(super::hosts::NAME)
+    name.split('@').next() == Some(host::NAME)
 }
 
 /// Whether the host is one that takes what the hooks say.
@@ -157,15 +157,15 @@ fn version(host: AgentHost, report: &mut Findings) {
         return;
     };
     let text = |version: [u32; 3]| version.map(|number| number.to_string()).join(".");
-    let (oldest, what) = host.oldest();
-    let said = format!("{} {}", host.name(), text(version));
+    let (oldest, what) = host.table().oldest;
+    let said = format!("{} {}", host.table().name, text(version));
     if version >= oldest {
         report.ok("version", said);
     } else {
         report.note(
             "version",
             format!("{said} is older than {}: {what}", text(oldest)),
-            format!("update {}", host.name()),
+            format!("update {}", host.table().name),
         );
     }
 }
@@ -173,10 +173,7 @@ fn version(host: AgentHost, report: &mut Findings) {
 fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for layer in layers {
-        let flag = match layer.reach {
-            Reach::Project => "--project",
-            Reach::User => "--user",
-        };
+        let flag = layer.reach.flag();
         match layer.has {
             Has::Nothing => {}
             Has::All => report.ok("hooks", format!("{} has all of them", layer.shown)),
@@ -219,7 +216,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
             "hooks",
             format!(
                 "none are installed for {}: no lock is taken by itself",
-                call.host.name()
+                call.host.table().name
             ),
             line("install", call.host, &[]),
         ),
@@ -232,10 +229,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
             ),
             if places.iter().any(|place| place == "the plugin") {
                 let own = line("uninstall", call.host, &[]);
-                let out = match call.host {
-                    AgentHost::Claude => "claude plugin uninstall tenure",
-                    AgentHost::Codex => "codex plugin remove tenure@tenure",
-                };
+                let out = call.host.table().without_plugin;
                 format!("keep one: `{own}`, or `{out}`")
             } else {
                 let all = ["--user", "--project"].map(|flag| line("uninstall", call.host, &[flag]));
@@ -257,14 +251,14 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
         }
         let words = Words {
             host: call.host,
-            program: program(reach).unwrap_or_else(|_| super::hosts::NAME.to_owned()),
+            program: program(reach).unwrap_or_else(|_| host::NAME.to_owned()),
         };
         for (kind, file) in files_of(call.host, reach, &call.roots) {
             if kind == Kind::Hooks {
                 continue;
             }
             let name = clean_path(&file);
-            let fix = line("install", call.host, &[&format!("--{}", reach.word())]);
+            let fix = line("install", call.host, &[reach.flag()]);
             let has = match text_of(&file) {
                 Ok(None) => Ok(Has::Nothing),
                 Ok(Some(text)) => words.has(kind, &text),
@@ -305,7 +299,7 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
                     "server",
                     format!(
                         "{} cannot be read",
-                        clean_path(call.roots.claudes_own_file())
+                        clean_path(servers_file_of_claude(&call.roots))
                     ),
                     "claude mcp list",
                 ),
@@ -481,7 +475,7 @@ fn first_lines(call: &Agent, report: &Findings, places: &[String]) -> First {
         Some(check) => format!("off    {}", check.message),
         None => format!(
             "on     {} calls tenure's hooks: {}",
-            call.host.name(),
+            call.host.table().name,
             places.join(", ")
         ),
     };

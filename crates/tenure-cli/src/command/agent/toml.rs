@@ -5,7 +5,7 @@
 //! never damaged. `toml_edit` writes nothing here: it turns the line ends of Windows into others, drops a byte order
 //! mark, and ends a last line that had no end.
 
-use super::hosts::{NAME, VARIABLES, is_tenure};
+use crate::host::{NAME, VARIABLES, is_our_server, is_started};
 use serde_json::Value as Json;
 use tenure_engine::printed::short;
 use toml::de::DeTable;
@@ -50,50 +50,35 @@ pub(super) fn read(text: &str) -> Result<Table, String> {
     })
 }
 
-fn server(document: &Table) -> Option<&Value> {
-    document.get(SERVERS)?.get(NAME)
-}
-
-fn is_ours(server: &Value) -> bool {
-    server
-        .get("command")
-        .and_then(Value::as_str)
-        .is_some_and(is_tenure)
+fn server(document: &Table) -> Option<Json> {
+    let server = document.get(SERVERS)?.get(NAME)?;
+    serde_json::to_value(server).ok()
 }
 
 /// Our server in a text, where it has one.
-pub(super) fn ours(text: &str) -> Option<Value> {
-    let document = read(text).ok()?;
-    server(&document).filter(|server| is_ours(server)).cloned()
-}
-
-/// Whether the table starts the server, with whatever its user has added.
-fn is_started(server: &Value) -> bool {
-    let args = server.get("args").and_then(Value::as_array);
-    args.is_some_and(|args| args.first().and_then(Value::as_str) == Some("mcp"))
+pub(super) fn ours(text: &str) -> Option<Json> {
+    server(&read(text).ok()?).filter(is_our_server)
 }
 
 /// The variables that the host gives the server, as far as the table names them.
-pub(super) fn passed(server: &Value) -> impl Iterator<Item = &str> {
-    let names = server.get("env_vars").and_then(Value::as_array);
-    names.into_iter().flatten().filter_map(Value::as_str)
+pub(super) fn passed(server: &Json) -> impl Iterator<Item = &str> {
+    let names = server.get("env_vars").and_then(Json::as_array);
+    names.into_iter().flatten().filter_map(Json::as_str)
 }
 
 /// The variables that the table lacks.
-fn missing(server: &Value) -> Vec<&'static str> {
+fn missing(server: &Json) -> Vec<&'static str> {
     let is_missing = |name: &&str| !passed(server).any(|passed| passed == *name);
     VARIABLES.into_iter().filter(is_missing).collect()
 }
 
 /// Whether a text has our server as it is installed for this program.
 fn has(text: &str, program: &str) -> bool {
-    read(text).is_ok_and(|document| {
-        let server = server(&document);
-        server.is_some_and(|server| {
-            server.get("command").and_then(Value::as_str) == Some(program)
-                && is_started(server)
-                && missing(server).is_empty()
-        })
+    let server = read(text).ok().as_ref().and_then(server);
+    server.is_some_and(|server| {
+        server.get("command").and_then(Json::as_str) == Some(program)
+            && is_started(&server)
+            && missing(&server).is_empty()
     })
 }
 
@@ -104,7 +89,7 @@ fn line_end(text: &str) -> &'static str {
 
 /// Gives our table its program, the variables that it lacks and, if it starts something else, its words. The rest of it is its
 /// user's.
-fn renewed(text: &str, old: &Value, program: &str) -> Option<String> {
+fn renewed(text: &str, old: &Json, program: &str) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let entry = document.get_ref().get(SERVERS)?.get_ref().get(NAME)?;
     let span = |key: &str| entry.get_ref().get(key).map(Spanned::span);
@@ -153,11 +138,11 @@ pub(super) fn put(text: &str, program: &str) -> Result<String, String> {
     }
     let before = read(text)?;
     let (new, why) = match server(&before) {
-        Some(old) if !is_ours(old) => {
+        Some(old) if !is_our_server(&old) => {
             return Err(format!("its server `{NAME}` is another program"));
         }
         Some(old) => (
-            renewed(text, old, program),
+            renewed(text, &old, program),
             format!("its table {} cannot be changed; mend it by hand", header()),
         ),
         None => {
@@ -184,7 +169,7 @@ pub(super) fn put(text: &str, program: &str) -> Result<String, String> {
 /// Takes the table out.
 pub(super) fn take_out(text: &str) -> Result<String, String> {
     let before = read(text)?;
-    if !server(&before).is_some_and(is_ours) {
+    if !server(&before).is_some_and(|server| is_our_server(&server)) {
         return Ok(text.to_owned());
     }
     let expected = without(before);

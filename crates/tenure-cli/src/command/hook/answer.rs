@@ -11,9 +11,11 @@
 //! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
 //! still comes.
 
-use super::event;
 use crate::args::AgentHost;
 use serde_json::{Map, Value, json};
+
+/// The one event that may be refused, as both hosts call it.
+const BEFORE: &str = "PreToolUse";
 
 /// What is answered to an event.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -72,20 +74,18 @@ impl Answer {
             Decision::Said(text) => return Some(text.clone()),
             Decision::None => None,
             Decision::Deny(reason) => Some(json!({
-                "hookEventName": event::BEFORE,
+                "hookEventName": BEFORE,
                 "permissionDecision": "deny",
                 "permissionDecisionReason": reason,
             })),
-            Decision::Input(input) => Some(match host {
-                AgentHost::Claude => json!({"hookEventName": event::BEFORE, "updatedInput": input}),
-                AgentHost::Codex => json!({
-                    "hookEventName": event::BEFORE,
-                    "permissionDecision": "allow",
-                    "updatedInput": input,
-                }),
-            }),
+            Decision::Input(input) if host.table().allows_new_input => Some(json!({
+                "hookEventName": BEFORE,
+                "permissionDecision": "allow",
+                "updatedInput": input,
+            })),
+            Decision::Input(input) => Some(json!({"hookEventName": BEFORE, "updatedInput": input})),
             Decision::Ask(input, reason) => Some(json!({
-                "hookEventName": event::BEFORE,
+                "hookEventName": BEFORE,
                 "permissionDecision": "ask",
                 "permissionDecisionReason": reason,
                 "updatedInput": input,

@@ -1,40 +1,34 @@
 //! What a host says on stdin: one event, as JSON.
 //!
-//! Both hosts send the same names (Claude Code's were first). What an event asks for is decided elsewhere.
+//! What its host calls things in it, `host` says. What an event asks for is decided elsewhere.
 
 use crate::args::AgentHost;
+use crate::host::{Tells, Tool};
 use serde_json::{Map, Value};
 use tenure_engine::printed::short;
 
 /// The longest event that is read.
 pub(super) const EVENT_MAX: usize = 1 << 20;
 
-/// The one event that may be refused.
-pub(super) const BEFORE: &str = "PreToolUse";
+/// Whether the bytes begin with an event of some host.
+pub(super) fn is_one(bytes: &[u8]) -> bool {
+    AgentHost::all().any(|host| name_of(host, bytes).is_some())
+}
 
 /// The name of an event, as far as its bytes tell.
-pub(super) fn name_of(bytes: &[u8]) -> Option<&str> {
-    value_of(bytes, "hook_event_name")
+fn name_of(host: AgentHost, bytes: &[u8]) -> Option<&str> {
+    value_of(bytes, host.table().keys.event)
 }
 
 /// Whether a call may be under way to which this event comes first. At the end of a turn a refusal means "go on", and one that
 /// comes each time never lets the turn end.
-pub(super) fn may_be_a_call(bytes: &[u8]) -> bool {
-    name_of(bytes).is_none_or(|name| name == BEFORE)
+pub(super) fn may_be_a_call(host: AgentHost, bytes: &[u8]) -> bool {
+    name_of(host, bytes).is_none_or(|name| host.table().tells(name) == Some(Tells::Before))
 }
 
-/// The host that sends an event, where that can be told: each names its files in its own way, and only Codex numbers turns.
+/// The host that sends an event, where that can be told.
 pub(super) fn host_of(bytes: &[u8]) -> Option<AgentHost> {
-    let file =
-        value_of(bytes, "transcript_path").map(|path| path.rsplit('/').next().unwrap_or(path));
-    let session = value_of(bytes, "session_id").filter(|session| !session.is_empty());
-    let is_claudes = |file: &str| session.is_some() && file.strip_suffix(".jsonl") == session;
-    if value_of(bytes, "turn_id").is_some() || file.is_some_and(|file| file.starts_with("rollout-"))
-    {
-        Some(AgentHost::Codex)
-    } else {
-        file.is_some_and(is_claudes).then_some(AgentHost::Claude)
-    }
+    AgentHost::of_event(&|key| value_of(bytes, key))
 }
 
 /// An event.
@@ -94,50 +88,6 @@ pub(super) struct Call {
     pub(super) input: Map<String, Value>,
 }
 
-/// What a tool does, as far as rules may be about it. Its input tells that of a tool whose name is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tool {
-    /// Runs a line of shell, and ends with it.
-    Shell,
-    /// Runs a line of shell beside the turn, or in some other way of its own.
-    Monitor,
-    /// Writes one file.
-    Edit,
-    /// Writes the files that a patch names.
-    Patch,
-    /// Asks tenure's own server for something.
-    Lock,
-    /// No rule is about it. It is a sign of life.
-    Other,
-}
-
-impl Tool {
-    /// Reads the name and whether the input has a command. What another program's server runs, nobody here can tell: its
-    /// machine may be another one.
-    fn of(name: &str, has_command: bool) -> Self {
-        match name {
-            "Bash" => Self::Shell,
-            "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => Self::Edit,
-            "apply_patch" => Self::Patch,
-            name if name.starts_with("mcp__") => {
-                let tool = name.rsplit("__").next().unwrap_or_default();
-                if tool.starts_with("lock_") {
-                    Self::Lock
-                } else {
-                    Self::Other
-                }
-            }
-            _ if has_command => Self::Monitor,
-            _ => Self::Other,
-        }
-    }
-
-    /// Whether its command is a line of shell.
-    pub(super) fn is_shell(self) -> bool {
-        matches!(self, Self::Shell | Self::Monitor)
-    }
-}
-
 /// What was read.
 #[derive(Debug)]
 pub(super) enum Read {
@@ -154,27 +104,35 @@ pub(super) enum Read {
 }
 
 /// Reads an event. `is_cut` says that the bytes are only its beginning.
-pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
+pub(super) fn read(host: AgentHost, bytes: &[u8], is_cut: bool) -> Read {
     if is_cut {
-        return of_beginning(bytes);
+        return of_beginning(host, bytes);
     }
-    let value: Value = match serde_json::from_slice(bytes) {
+    let keys = host.table().keys;
+    let mut value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
         Err(error) => {
             return Read::Unreadable {
                 why: format!("the event is no JSON that can be read ({})", short(&error)),
-                folder: value_of(bytes, "cwd").map(str::to_owned),
+                folder: value_of(bytes, keys.folder).map(str::to_owned),
             };
         }
     };
-    let Value::Object(mut fields) = value else {
+    let is_set = |at: &&str| {
+        matches!(
+            value.pointer(at),
+            Some(Value::Bool(true) | Value::String(_))
+        )
+    };
+    let is_unfinished = host.table().unfinished.iter().any(is_set);
+    let Some(fields) = value.as_object_mut() else {
         return Read::Unreadable {
             why: "the event is no JSON object".to_owned(),
             folder: None,
         };
     };
-    let folder = text(&fields, "cwd");
-    let kind = match kind(&mut fields) {
+    let folder = text(fields, keys.folder);
+    let kind = match kind(host, fields, is_unfinished) {
         Ok(Some(kind)) => kind,
         Ok(None) => return Read::OfNoConcern,
         Err(missing) => {
@@ -182,69 +140,66 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
             return Read::Unreadable { why, folder };
         }
     };
-    let Some(session) = text(&fields, "session_id") else {
+    let Some(session) = text(fields, keys.session) else {
         if !kind.has_rules() {
             return Read::OfNoConcern;
         }
-        let why = "the event has no session_id".to_owned();
+        let why = format!("the event has no {}", keys.session);
         return Read::Unreadable { why, folder };
     };
     Read::Event(Event {
         kind,
         session,
-        agent: text(&fields, "agent_id"),
+        agent: text(fields, keys.agent),
         folder,
     })
 }
 
-fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
-    let name = text(fields, "hook_event_name").ok_or("hook_event_name")?;
-    Ok(match name.as_str() {
-        BEFORE => Some(Kind::Before(call(fields)?)),
-        "PostToolUse" | "PostToolUseFailure" => {
-            let flag = |map: Option<&Map<String, Value>>, key: &str| {
-                let value = map.and_then(|map| map.get(key));
-                matches!(value, Some(Value::Bool(true) | Value::String(_)))
-            };
-            let response = fields.get("tool_response").and_then(Value::as_object);
-            let is_unfinished = flag(response, "interrupted")
-                || flag(response, "backgroundTaskId")
-                || flag(Some(fields), "is_interrupt");
-            let failed = name == "PostToolUseFailure";
-            let call = call(fields)?;
-            let goes_on = call.tool == Tool::Monitor
-                || call.input.get("run_in_background") == Some(&Value::Bool(true));
-            let ended = if is_unfinished || failed || goes_on {
+fn kind(
+    host: AgentHost,
+    fields: &mut Map<String, Value>,
+    is_unfinished: bool,
+) -> Result<Option<Kind>, &'static str> {
+    let keys = host.table().keys;
+    let name = text(fields, keys.event).ok_or(keys.event)?;
+    let Some(tells) = host.table().tells(&name) else {
+        return Ok(None);
+    };
+    Ok(Some(match tells {
+        Tells::Before => Kind::Before(call(host, fields)?),
+        Tells::After | Tells::Failed => {
+            let call = call(host, fields)?;
+            let ended = if is_unfinished || tells == Tells::Failed || call.tool == Tool::Monitor {
                 Ended::Otherwise
             } else {
                 Ended::Well
             };
-            Some(Kind::After { call, ended })
+            Kind::After { call, ended }
         }
-        "SessionStart" => {
-            let source = text(fields, "source").unwrap_or_default();
-            Some(Kind::Begins {
+        Tells::Begins => {
+            let source = text(fields, keys.source).unwrap_or_default();
+            Kind::Begins {
                 resumed: matches!(source.as_str(), "resume" | "compact"),
-            })
+            }
         }
-        "Stop" | "Interrupt" => Some(Kind::Rests),
-        "SubagentStop" => Some(Kind::AgentEnds),
-        "SessionEnd" => Some(Kind::Ends),
-        _ => None,
-    })
+        Tells::Rests => Kind::Rests,
+        Tells::AgentEnds => Kind::AgentEnds,
+        Tells::Ends => Kind::Ends,
+    }))
 }
 
-fn call(fields: &mut Map<String, Value>) -> Result<Call, &'static str> {
-    let name = text(fields, "tool_name").ok_or("tool_name")?;
-    let id = text(fields, "tool_use_id").unwrap_or_default();
-    let input = match fields.remove("tool_input") {
+fn call(host: AgentHost, fields: &mut Map<String, Value>) -> Result<Call, &'static str> {
+    let keys = host.table().keys;
+    let name = text(fields, keys.tool).ok_or(keys.tool)?;
+    let id = text(fields, keys.call).unwrap_or_default();
+    let input = match fields.remove(keys.input) {
         Some(Value::Object(input)) => Some(input),
         _ => None,
     };
-    let has_command = (input.as_ref()).is_some_and(|input| text(input, "command").is_some());
-    let tool = Tool::of(&name, has_command);
+    let has_command = (input.as_ref()).is_some_and(|input| text(input, keys.command).is_some());
+    let tool = host.table().tool(&name, has_command);
     let input = input.or_else(|| (tool == Tool::Other).then(Map::new));
-    let input = input.ok_or("tool_input")?;
+    let input = input.ok_or(keys.input)?;
     Ok(Call { id, tool, input })
 }
 
@@ -255,17 +210,18 @@ fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
 
 /// What can be told of an event by its beginning. Ends of calls may be long, and so may calls of other tools; none
 /// of these asks for anything.
-fn of_beginning(bytes: &[u8]) -> Read {
-    let is_other_event = !may_be_a_call(bytes);
-    let has_command = value_of(bytes, "command").is_some();
-    let tool = value_of(bytes, "tool_name").map(|name| Tool::of(name, has_command));
+fn of_beginning(host: AgentHost, bytes: &[u8]) -> Read {
+    let (table, keys) = (host.table(), host.table().keys);
+    let is_other_event = !may_be_a_call(host, bytes);
+    let has_command = value_of(bytes, keys.command).is_some();
+    let tool = value_of(bytes, keys.tool).map(|name| table.tool(name, has_command));
     let is_other_tool = matches!(tool, Some(Tool::Lock | Tool::Other));
     if is_other_event || is_other_tool {
         return Read::OfNoConcern;
     }
     Read::Unreadable {
         why: format!("the event is longer than {EVENT_MAX} bytes, so it was not read"),
-        folder: value_of(bytes, "cwd").map(str::to_owned),
+        folder: value_of(bytes, keys.folder).map(str::to_owned),
     }
 }
 
@@ -295,8 +251,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const HOST: AgentHost = AgentHost::Claude;
+
     fn event(value: &Value) -> Event {
-        match read(value.to_string().as_bytes(), false) {
+        match read(HOST, value.to_string().as_bytes(), false) {
             Read::Event(event) => event,
             other => panic!("{value}: {other:?}"),
         }
@@ -330,7 +288,8 @@ mod tests {
             ("Later", json!({"command": ["make"]}), Tool::Other),
             ("Read", json!({"file_path": "/w/a"}), Tool::Other),
             ("Edit", json!({"file_path": "/w/a"}), Tool::Edit),
-            ("apply_patch", command.clone(), Tool::Patch),
+            // Another host's.
+            ("apply_patch", command.clone(), Tool::Monitor),
             ("mcp__far__run", command.clone(), Tool::Other),
             ("mcp__tenure__lock_check", json!({"name": "b"}), Tool::Lock),
             (
@@ -357,7 +316,10 @@ mod tests {
             json!({"hook_event_name": "PreToolUse", "tool_name": "Read"}),
         ] {
             assert!(
-                matches!(read(value.to_string().as_bytes(), false), Read::OfNoConcern),
+                matches!(
+                    read(HOST, value.to_string().as_bytes(), false),
+                    Read::OfNoConcern
+                ),
                 "{value}"
             );
         }
@@ -382,7 +344,7 @@ mod tests {
                 "no session_id",
             ),
         ] {
-            match read(text.as_bytes(), false) {
+            match read(HOST, text.as_bytes(), false) {
                 Read::Unreadable { why, .. } => assert!(why.contains(word), "{text}: {why}"),
                 other => panic!("{text}: {other:?}"),
             }
@@ -414,7 +376,7 @@ mod tests {
             ),
             ("{\"x\":\"", true),
         ] {
-            let is_read = matches!(read(text.as_bytes(), true), Read::Unreadable { .. });
+            let is_read = matches!(read(HOST, text.as_bytes(), true), Read::Unreadable { .. });
             assert_eq!(is_read, concerns, "{text}");
         }
     }

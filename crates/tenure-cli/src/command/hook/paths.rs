@@ -3,7 +3,9 @@
 //! The path of the file decides, and not the folder in which the agent works: that is another repository's often
 //! enough. Which lock stands for a path, `tenure_engine::leased_path` says.
 
-use super::event::{Call, Tool};
+use super::event::Call;
+use crate::args::AgentHost;
+use crate::host::Tool;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -19,19 +21,20 @@ const NAMES_A_FILE: [&str; 4] = [
 ///
 /// # Errors
 /// - What is missing, as the end of a sentence that begins with "the call".
-pub(super) fn named(call: &Call) -> Result<Vec<PathBuf>, String> {
-    let text = |key: &str| call.input.get(key).and_then(Value::as_str);
+pub(super) fn named(host: AgentHost, call: &Call) -> Result<Vec<PathBuf>, String> {
+    let keys = host.table().keys;
+    let text = |key: &&str| call.input.get(*key).and_then(Value::as_str);
     match call.tool {
         Tool::Shell | Tool::Monitor | Tool::Lock | Tool::Other => Ok(Vec::new()),
         Tool::Edit => {
-            let named = text("file_path").or_else(|| text("notebook_path"));
+            let named = keys.files.iter().find_map(text);
             let named = named.filter(|path| !path.is_empty());
             named
                 .map(|path| vec![PathBuf::from(path)])
                 .ok_or_else(|| "names no file".to_owned())
         }
         Tool::Patch => {
-            let patch = ["command", "input", "patch"].into_iter().find_map(text);
+            let patch = keys.patches.iter().find_map(text);
             let files = of_patch(patch.ok_or("has no patch")?);
             if files.is_empty() {
                 return Err("has a patch that names no file".to_owned());
@@ -72,6 +75,14 @@ mod tests {
         }
     }
 
+    fn host_of(tool: Tool) -> AgentHost {
+        if tool == Tool::Patch {
+            AgentHost::Codex
+        } else {
+            AgentHost::Claude
+        }
+    }
+
     #[test]
     fn a_call_names_its_files() {
         let patch = "*** Begin Patch\n*** Update File: a/b.rs\n*** Move to: a/c.rs\n@@\n-x\n+*** y\n\
@@ -95,7 +106,7 @@ mod tests {
             ),
             (Tool::Shell, json!({"command": "ls"}), &[]),
         ] {
-            let files = named(&call(tool, &input)).expect("files");
+            let files = named(host_of(tool), &call(tool, &input)).expect("files");
             let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
             assert_eq!(files, expected, "{input}");
         }
@@ -109,7 +120,7 @@ mod tests {
                 "names no file",
             ),
         ] {
-            let why = named(&call(tool, &input)).expect_err("nothing");
+            let why = named(host_of(tool), &call(tool, &input)).expect_err("nothing");
             assert!(why.contains(word), "{input}: {why}");
         }
     }

@@ -17,9 +17,10 @@
 //! What the session is told from then on, `hook` decides; the lines themselves are `memory`'s.
 
 use super::answer::Answer;
-use super::event::{Call, Ended, Tool};
+use super::event::{Call, Ended};
 use super::memory::{Memory, Proof};
 use super::{leases, now_ms};
+use crate::host::Tool;
 use tenure_core::{AgentKey, LockName};
 
 /// Judges a call that has ended.

@@ -7,6 +7,8 @@ use super::catalog::{INSTRUCTIONS, Tool};
 use super::client::Watch;
 use super::grants::Grants;
 use super::tools::{Answer, Call, Tools, too_many};
+use crate::args::AgentHost;
+use crate::host::Caller;
 use crate::render::Listener;
 use crate::render::lock::age;
 use rmcp::model::{
@@ -73,7 +75,7 @@ impl Server {
         let call = Call {
             client: client_of(context),
             agent: agent_of(context),
-            named: text_of(context, "claudecode/toolUseId"),
+            named: call_of(context),
             cancel: cancel.clone(),
             listener: listener(&sight),
         };
@@ -210,13 +212,25 @@ fn client_of(context: &RequestContext<RoleServer>) -> String {
     })
 }
 
-/// The agent that calls, where the host says it. Codex names the session and the thread: the main thread of a session has
-/// the session's name, and the others are what its hooks call agents.
+/// The agent that calls, where its host says it.
 fn agent_of(context: &RequestContext<RoleServer>) -> Option<AgentKey> {
-    let thread = text_of(context, "threadId")?;
-    let session = text_of(context, "sessionId").unwrap_or_else(|| thread.clone());
-    let agent = Some(&*thread).filter(|thread| *thread != session);
-    AgentKey::new("codex", &session, agent).ok()
+    AgentHost::all().find_map(|host| {
+        let Caller::Agent { session, thread } = host.table().caller else {
+            return None;
+        };
+        let thread = text_of(context, thread)?;
+        let session = text_of(context, session).unwrap_or_else(|| thread.clone());
+        let agent = Some(&*thread).filter(|thread| *thread != session);
+        AgentKey::new(host.word(), &session, agent).ok()
+    })
+}
+
+/// The id of the call, where its host says no more.
+fn call_of(context: &RequestContext<RoleServer>) -> Option<String> {
+    AgentHost::all().find_map(|host| match host.table().caller {
+        Caller::Call(key) => text_of(context, key),
+        Caller::Agent { .. } => None,
+    })
 }
 
 /// What the host says of a call beside its arguments.

@@ -4,17 +4,18 @@ use super::{Layer, WITHOUT_PLACE, is_our_plugin, lies_in};
 use crate::args::AgentHost;
 use crate::command::agent::entries::{Has, is_ours};
 use crate::command::agent::files::text_of;
-use crate::command::agent::hosts::{GIVEN, NAME, VARIABLES};
 use crate::command::agent::{ask, toml};
+use crate::host::{GIVEN_BY_CODEX, NAME, Reach, VARIABLES};
 use crate::render::clean_path;
 use crate::render::findings::Findings;
-use crate::request::{Agent, Reach};
+use crate::request::Agent;
 use ::toml::{Table, Value};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tenure_engine::advice;
 
 pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let file = file(call);
@@ -85,7 +86,7 @@ pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
 /// Whether the process in the background that runs the sessions of Codex' windows finds tenure, and the locks. It has the `PATH`
 /// and the variables of the window that came first.
 fn window(call: &Agent, layers: &[Layer], report: &mut Findings) {
-    let Some((pid, environment)) = daemon(&call.roots.codex) else {
+    let Some((pid, environment)) = daemon(&call.roots.own(call.host)) else {
         report.ok(
             "window",
             "Codex' window runs its sessions in a process in the background, with the PATH and the variables of the window that \
@@ -94,11 +95,8 @@ fn window(call: &Agent, layers: &[Layer], report: &mut Findings) {
         return;
     };
     let mut found = Vec::new();
-    let path = environment
-        .get("PATH")
-        .map(String::as_str)
-        .unwrap_or_default();
-    let has_tenure = std::env::split_paths(path).any(|folder| ask::is_program(&folder.join(NAME)));
+    let path = environment.get("PATH").cloned().unwrap_or_default();
+    let has_tenure = advice::programs(Some(path.into()), NAME).next().is_some();
     let by_name = |layer: &Layer| super::commands(&layer.document).contains(&NAME);
     if !has_tenure && layers.iter().any(by_name) {
         found.push(
@@ -150,7 +148,7 @@ fn daemon(codex: &Path) -> Option<(u64, BTreeMap<String, String>)> {
 
 /// The user's file of settings.
 fn file(call: &Agent) -> PathBuf {
-    call.roots.codex.join("config.toml")
+    call.roots.own(call.host).join("config.toml")
 }
 
 fn read(file: &Path) -> Result<Table, String> {
@@ -280,10 +278,10 @@ fn server(call: &Agent, report: &mut Findings) {
         report.ok("server", "it looks for the locks where commands do");
         return;
     }
-    let reach = if file.starts_with(&call.roots.codex) {
-        "--user"
+    let reach = if file.starts_with(call.roots.own(call.host)) {
+        Reach::User
     } else {
-        "--project"
+        Reach::Project
     };
     report.wrong(
         "server",
@@ -291,12 +289,12 @@ fn server(call: &Agent, report: &mut Findings) {
             "{expected} for commands, and not for the server of {name}, which has other variables: they exclude nobody from \
              each other"
         ),
-        super::line("install", AgentHost::Codex, &[reach]),
+        super::line("install", AgentHost::Codex, &[reach.flag()]),
     );
 }
 
 /// What the server says of its place when Codex starts it.
-fn place_of_server(call: &Agent, server: &Value) -> Option<String> {
+fn place_of_server(call: &Agent, server: &Json) -> Option<String> {
     let asks = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tenure agent status","version":"1"}}}"#;
     let words = server.get("args")?.as_array()?.iter();
     let mut command = Command::new(std::env::current_exe().ok()?);
@@ -304,7 +302,7 @@ fn place_of_server(call: &Agent, server: &Value) -> Option<String> {
         .args(words.map(|word| word.as_str().unwrap_or_default()))
         .env_clear()
         .envs(
-            GIVEN
+            GIVEN_BY_CODEX
                 .into_iter()
                 .chain(toml::passed(server))
                 .filter_map(own),
@@ -312,7 +310,7 @@ fn place_of_server(call: &Agent, server: &Value) -> Option<String> {
         .current_dir(&call.roots.project);
     for (name, value) in server
         .get("env")
-        .and_then(Value::as_table)
+        .and_then(Json::as_object)
         .into_iter()
         .flatten()
     {

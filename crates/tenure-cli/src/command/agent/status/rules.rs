@@ -8,10 +8,10 @@
 
 use crate::args::AgentHost;
 use crate::command::agent::form::prefix;
-use crate::command::agent::permissions::{self, CommandText, Permission, Ruling};
+use crate::command::agent::permissions::{self, CommandText, Permission};
+use crate::host::{Rewritten, Ruling};
 use crate::render::findings::Findings;
 use crate::request::Agent;
-use serde_json::Value;
 use tenure_engine::advice;
 use tenure_engine::config::{CommandRule, How, OnError};
 
@@ -53,10 +53,19 @@ fn of_command(
     report: &mut Findings,
 ) {
     let (lock, command) = (rule.lock.as_str(), words.join(" "));
+    let (table, name) = (host.table(), host.table().name);
     let program = advice::path();
     let closed = rule.on_error == OnError::Closed;
     let any = prefix(&advice::word(&program), rule, closed, "*", "*");
-    let allowing = pair(&format!("{any}{command}"));
+    let mend = |list| {
+        let rewritten = Rewritten {
+            program: &program,
+            lock,
+            prefix: &any,
+            command: &command,
+        };
+        (table.rules.mend)(list, &rewritten)
+    };
     // As the hook writes it, alone and with more words.
     let new = prefix(&advice::word(&program), rule, closed, "k", "1s");
     let new = ["", " x"].map(|more| CommandText::of(&format!("{new}{command}{more}")));
@@ -65,30 +74,7 @@ fn of_command(
         let Some(person) = persons.iter().find(is_about) else {
             continue;
         };
-        let told = person.told();
-        let stopping = match host {
-            AgentHost::Claude => pair(&format!(
-                "{} run {lock} * -- {command}",
-                advice::word(&program)
-            )),
-            AgentHost::Codex => {
-                let words = [&*program, "run", lock].map(|word| Value::from(word).to_string());
-                let decision = if list == Ruling::Deny {
-                    "forbidden"
-                } else {
-                    "prompt"
-                };
-                vec![format!(
-                    "prefix_rule(pattern=[{}], decision=\"{decision}\")",
-                    words.join(", ")
-                )]
-            }
-        };
-        let needed = if list == Ruling::Allow {
-            &allowing
-        } else {
-            &stopping
-        };
+        let Some(fix) = mend(list) else { continue };
         let is_there = |new: &CommandText| {
             let mut as_strict = persons.iter().filter(|person| person.ruling == list);
             as_strict.any(|person| person.fits(new))
@@ -96,58 +82,28 @@ fn of_command(
         if new.iter().all(is_there) {
             continue;
         }
-        let fix = match host {
-            AgentHost::Claude => {
-                let needed = needed.iter().map(|rule| format!("\"{rule}\""));
-                let needed = needed.collect::<Vec<_>>().join(", ");
-                format!("add to permissions.{}: {needed}", list.word())
+        let then = match list {
+            Ruling::Allow => {
+                format!("is not about `{command}` as the hook writes it, so {name} asks")
             }
-            AgentHost::Codex => format!("add to a file of rules: {}", needed.concat()),
-        };
-        match (list, host) {
-            (Ruling::Allow, AgentHost::Claude) => report.note(
-                "rules",
-                format!("{told} is not about `{command}` as the hook writes it, so Claude Code asks"),
-                fix,
+            Ruling::Ask if table.asks => format!(
+                "may be about `{command}`, so the hook has {name} ask before it runs under {lock}"
             ),
-            (Ruling::Allow, AgentHost::Codex) => {}
-            (Ruling::Ask, AgentHost::Claude) => report.note(
-                "rules",
-                format!("{told} may be about `{command}`, so the hook has Claude Code ask before it runs under {lock}"),
-                fix,
-            ),
-            (Ruling::Deny | Ruling::Ask, _) => {
+            Ruling::Deny | Ruling::Ask => {
                 let then = if closed {
                     "is refused"
                 } else {
                     "runs without its lock where that rule lets it run"
                 };
-                report.note(
-                    "rules",
-                    format!("{told} may be about `{command}`: such a command gets no prefix, and {then}"),
-                    fix,
-                );
+                format!("may be about `{command}`: such a command gets no prefix, and {then}")
             }
-        }
+        };
+        report.note("rules", format!("{} {then}", person.told()), fix);
     }
-    if host == AgentHost::Claude {
-        report.ok(
-            "rules",
-            format!(
-                "`{command}` runs under {lock}; a rule that allows it (each * fits any words, so an agent could put \
-                 another command there): {}",
-                allowing.join(", ")
-            ),
-        );
-    } else {
-        report.ok("rules", format!("`{command}` runs under {lock}"));
-    }
-}
-
-/// The rules about this command, and about it with more words. In a pattern with several `*` the last one stands for
-/// something.
-fn pair(command: &str) -> Vec<String> {
-    ["", " *"]
-        .map(|more| format!("Bash({command}{more})"))
-        .into()
+    let allowing = mend(Ruling::Allow).map_or_else(String::new, |line| {
+        format!(
+            "; to have it allowed, though each * fits any words, and so another command: {line}"
+        )
+    });
+    report.ok("rules", format!("`{command}` runs under {lock}{allowing}"));
 }
