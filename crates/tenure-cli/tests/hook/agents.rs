@@ -1,7 +1,7 @@
 //! Simulated agents beside each other: twenty in five work trees, in sessions whose hosts are killed and resumed. A
 //! witness that knows nothing of tenure sees that no two agents edit one file at a time, that no edit goes without
 //! its lease, that no sibling ends another's lease, that no more commands run than there are slots, and that all is
-//! free in the end.
+//! free in the end. They take locks by the server of their host, too, and some give these back while others end with them.
 //!
 //! A host is a process of its own: this test binary again, which fires hooks as a host does ([`testagent`]). The
 //! witness has a file for each file that is edited, with the agent that may edit it. Its rules are its own: an agent's
@@ -14,9 +14,9 @@ use super::{Heard, claude, heard};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 const RULES: &str = "[[agent.command]]\nmatch = [\"work\"]\nlock = \"build\"\nslots = 2\non_error = \"closed\"\n\
@@ -144,6 +144,8 @@ fn twenty_agents_in_five_work_trees_never_meet_in_a_file() {
     );
     assert!(said("worked").lines().count() > 0, "commands ran");
     assert!(said("kept").lines().count() > 0, "siblings were looked at");
+    let taken = said("taken").lines().count();
+    assert!(taken > 0 || !cfg!(feature = "mcp"), "locks of the server");
     // A command whose host was killed goes on under its lock, and ends.
     eventually("all is free", || {
         let list = scene.run(["list", "--output", "json"]).json();
@@ -170,6 +172,7 @@ fn testagent() {
         random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         calls: 0,
         life,
+        server: None,
     };
     if life > 0 {
         host.tell("SessionStart", None, "resume");
@@ -189,13 +192,54 @@ struct Host {
     random: Random,
     calls: usize,
     life: usize,
+    server: Option<Server>,
+}
+
+/// The server of a host, and what it is asked and answers: one line each.
+struct Server {
+    _program: Child,
+    asks: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(tree: &Path) -> Self {
+        let mut program = Command::new("tenure")
+            .arg("mcp")
+            .current_dir(tree)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a server");
+        let mut server = Self {
+            asks: program.stdin.take().expect("a stdin"),
+            answers: BufReader::new(program.stdout.take().expect("a stdout")),
+            _program: program,
+        };
+        let client = json!({"name": "testagent", "version": "1"});
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+        server.ask("initialize", &params);
+        let said = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        writeln!(server.asks, "{said}").expect("a notification");
+        server
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        let asked = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        writeln!(self.asks, "{asked}").expect("a request");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("an answer");
+        serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+    }
 }
 
 impl Host {
     fn step(&mut self) {
         let agent = (self.random.below(2) == 0).then(|| format!("a{}", self.subagent));
-        match self.random.below(8) {
+        match self.random.below(10) {
             0 | 1 => self.work(agent.as_deref()),
+            3 | 4 if cfg!(feature = "mcp") => self.take(agent.as_deref()),
             2 => {
                 // A subagent ends, and another one begins. What its sibling has is looked at before and after.
                 let ended = format!("a{}", self.subagent);
@@ -289,6 +333,66 @@ impl Host {
         if !self.hook(&after).nothing() {
             self.wrong("an answer to the end of an edit");
         }
+    }
+
+    /// Takes a lock by the server, and gives it back or keeps it until its agent ends.
+    fn take(&mut self, agent: Option<&str>) {
+        let number = self.random.below(2);
+        let known = format!("taken-{number}");
+        let answer = self.asked(
+            agent,
+            "lock_acquire",
+            &json!({"name": known, "wait_ms": 500}),
+        );
+        let Some(handle) = answer["handle"].as_str().map(str::to_owned) else {
+            match answer["code"].as_str() {
+                Some("LOCK_HELD") => self.note("refused", &known),
+                // The agent has it from before.
+                Some("ALREADY_HELD") => self.may_edit(&known, agent),
+                _ => self.wrong(&format!("{known}: {answer}")),
+            }
+            return;
+        };
+        self.may_edit(&known, agent);
+        self.note("taken", &known);
+        let mine = match agent {
+            Some(agent) => format!("claude/{}/{agent}", self.session),
+            None => format!("claude/{}", self.session),
+        };
+        let seen = self.asked(agent, "lock_check", &json!({"name": known}));
+        if !seen["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("held by"))
+        {
+            self.wrong(&format!("{mine} has {known}, and sees {seen}"));
+        }
+        if self.random.below(2) == 0 {
+            // The right ends before the lock does.
+            rustix::fs::unlink(self.witness.join(format!("right-{known}"))).expect("a right");
+            let freed = self.asked(agent, "lock_release", &json!({"handle": handle}));
+            if freed["code"].is_string() {
+                self.wrong(&format!("{mine} gives {known} back: {freed}"));
+            }
+        }
+    }
+
+    /// What the server answers to a call of this agent, of which the hook is told as well.
+    fn asked(&mut self, agent: Option<&str>, tool: &str, arguments: &Value) -> Value {
+        let event = self.call(agent, &format!("mcp__tenure__{tool}"), arguments.clone());
+        if !self.hook(&event).nothing() {
+            self.wrong("an answer to a call of the server");
+        }
+        let meta = json!({"claudecode/toolUseId": event["tool_use_id"]});
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        let tree = self.tree.clone();
+        let server = self.server.get_or_insert_with(|| Server::start(&tree));
+        let answer = server.ask("tools/call", &params);
+        let mut after = event;
+        after["hook_event_name"] = "PostToolUse".into();
+        if !self.hook(&after).nothing() {
+            self.wrong("an answer to the end of a call of the server");
+        }
+        answer["result"]["structuredContent"].clone()
     }
 
     /// The right of this agent to edit a file begins, or goes on. Nobody else may have it.
