@@ -476,6 +476,22 @@ fn a_fence_refuses_an_older_token() {
     check("9", 0);
 }
 
+/// Hosts take the code 2 for a refusal, and at the end of a turn for "go on".
+#[test]
+fn an_event_of_a_host_is_never_refused() {
+    use std::io::Write;
+    let scene = Scene::new();
+    for words in [&[][..], &["hook", "--wrong"]] {
+        let mut command = scene.tenure(words);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let _ = stdin.write_all(b"{\"hook_event_name\": \"Stop\"}");
+        drop(stdin);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{words:?}");
+    }
+    scene.answers(2, &[]);
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_one_sentence_before_anything_is_touched() {
     let scene = Scene::new();
