@@ -282,6 +282,8 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         #[cfg(unix)]
         Verb::Bare => hook::instead_of(&[]).unwrap_or_else(help::bare),
         #[cfg(windows)]
+        Verb::Bare if gets_event() => Exit::Success,
+        #[cfg(windows)]
         Verb::Bare => help::bare(),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
@@ -440,11 +442,32 @@ fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Re
         .documenting(format.and_then(|format| dialect_of(format).document(command)))
 }
 
+/// Whether an event of an agent's host stands on stdin of a call without words. Hosts take the code 2 for a refusal, and at the end
+/// of a turn for "go on". Nothing is waited for longer than a host waits: the caller may have left a pipe open.
+#[cfg(windows)]
+fn gets_event() -> bool {
+    use std::io::{BufRead as _, IsTerminal as _};
+    if std::io::stdin().is_terminal() {
+        return false;
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let _ = std::thread::Builder::new().spawn(move || {
+        let begins = std::io::stdin().lock().fill_buf().map(<[u8]>::to_vec);
+        let _ = tell.send(begins.is_ok_and(|begins| begins.trim_ascii_start().starts_with(b"{")));
+    });
+    told.recv_timeout(Duration::from_millis(2_800))
+        .unwrap_or(false)
+}
+
 /// Answers a call whose arguments could not be read, in the form of its profile if that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
     #[cfg(unix)]
     if let Some(exit) = hook::instead_of(words) {
         return exit;
+    }
+    #[cfg(windows)]
+    if args::hints_of(words).1 == "hook" && gets_event() {
+        return Exit::Success;
     }
     if failure.is_silent() || failure.exit == Exit::Success {
         return report(&failure);
