@@ -168,6 +168,10 @@ impl Limit {
 
 /// What a host tells a server of who calls, beside the arguments.
 #[derive(Debug)]
+#[cfg_attr(
+    not(feature = "mcp"),
+    expect(dead_code, reason = "the server alone reads the keys")
+)]
 pub(crate) enum Caller {
     /// The id of the call alone, which the hook knows as well.
     Call(&'static str),

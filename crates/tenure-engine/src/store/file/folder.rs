@@ -439,7 +439,8 @@ fn refused(place: &Path, [making, opening]: Doing, why: OpenRefusal) -> StoreErr
     }
 }
 
-/// Refuses to make a folder that no caller named, where the folder around it is another user's.
+/// Refuses to make a folder that no caller named, where the folder around it is another user's. For `survey`.
+#[cfg(unix)]
 pub(super) fn refuse_above(path: &Path, named: Named) -> Result<(), StoreError> {
     trust::above(path, named).map_err(|(above, why)| distrusted(&above, &why))
 }
