@@ -541,7 +541,14 @@ pub(super) mod tests {
                 over_network(waiter(Some("ended"))),
                 old,
             ),
-            ("of one, just written", b"", 10_001, here("ended"), listed),
+            // By the wall clock alone: the boot clock of that claim has ended.
+            (
+                "of one, just written",
+                b"",
+                10_001,
+                here("ended"),
+                all(Err((1_999, 30_000))),
+            ),
             ("of one, torn and locked", b"{", 0, here("ended"), by_life),
             (
                 "of another machine",
