@@ -8,7 +8,7 @@
 //! in that crate's listing, all of it, under the name that it has there. Their own names in what is left are those of a
 //! stranger.
 //!
-//! A variant stands on one line with its fields, and so do the traits that a type has.
+//! A type stands on one line with its fields or variants, its constants and the traits that it has; each function has a line.
 //!
 //! Left out, because a newer Rust or another crate would change them: blanket implementations, auto
 //! traits (but a type that is not `Send` or not `Sync` is said to be so), and the functions that
@@ -78,14 +78,14 @@ fn run() -> Result<Vec<String>, String> {
     // What is named, and the first item that does.
     let mut named: BTreeMap<String, String> = BTreeMap::new();
     for json in words.iter().filter(|json| !is_engine(json)) {
-        let mut listing = String::new();
-        for line in folded(shown(list(json)?, &engine)) {
-            for name in strangers(&line) {
+        let lines = folded(shown(list(json)?, &engine));
+        for line in &lines {
+            for name in strangers(line) {
                 named.entry(name.to_owned()).or_insert_with(|| line.clone());
             }
-            listing.push_str(&line);
-            listing.push('\n');
         }
+        let mut listing = gathered(&lines).join("\n");
+        listing.push('\n');
         let name = json.file_stem().map(PathBuf::from).unwrap_or_default();
         let place = folder.join(name.with_extension("txt"));
         fs::write(&place, listing).map_err(|error| format!("{}: {error}", place.display()))?;
@@ -341,6 +341,70 @@ fn folded(lines: Vec<Line>) -> Vec<String> {
         out.push(line.text);
     }
     out
+}
+
+/// A type with all that is said of it but its functions, on one line: its fields or variants, its constants, its traits. The
+/// line that an `impl` begins with says nothing beyond its functions, which name their type.
+fn gathered(lines: &[String]) -> Vec<String> {
+    struct Type {
+        text: String,
+        parts: Vec<String>,
+        traits: Vec<String>,
+    }
+    let mut out: Vec<Type> = Vec::new();
+    let mut types: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in lines {
+        let rest = line.strip_prefix("#[non_exhaustive] ").unwrap_or(line);
+        let kinds = ["pub struct ", "pub enum ", "pub trait "];
+        if let Some(rest) = kinds.iter().find_map(|kind| rest.strip_prefix(kind)) {
+            types.insert(path_of(rest), out.len());
+        } else if let Some((_, name, typ)) = traits(line)
+            && let Some(own) = types.get(path_of(&typ)).and_then(|at| out.get_mut(*at))
+            && is_plain(typ.trim_start_matches(path_of(&typ)))
+        {
+            own.traits.push(name);
+            continue;
+        } else if line.starts_with("impl") && traits(line).is_none() {
+            continue;
+        } else if let Some(item) = rest.strip_prefix("pub ")
+            && let (kind, item) = item.strip_prefix("const ").map_or(("", item), |rest| ("const ", rest))
+            && item.starts_with("tenure::")
+            && let Some((above, name)) = path_of(item).rsplit_once("::")
+            && let Some(own) = types.get(above).and_then(|at| out.get_mut(*at))
+        {
+            let after = item.get(path_of(item).len()..).unwrap_or_default();
+            own.parts.push(format!("{kind}{name}{after}"));
+            continue;
+        }
+        out.push(Type {
+            text: line.clone(),
+            parts: Vec::new(),
+            traits: Vec::new(),
+        });
+    }
+    let line = |own: Type| {
+        let mut text = own.text;
+        if !own.parts.is_empty() {
+            text = format!("{text} {{ {} }}", own.parts.join(", "));
+        }
+        if !own.traits.is_empty() {
+            text = format!("{text} is {}", own.traits.join(" + "));
+        }
+        text
+    };
+    out.into_iter().map(line).collect()
+}
+
+/// The path with which a text begins.
+fn path_of(text: &str) -> &str {
+    let end = text.find(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
+    let path = text.get(..end.unwrap_or(text.len())).unwrap_or(text);
+    path.trim_end_matches(':')
+}
+
+/// Whether a type has no parameters but lifetimes.
+fn is_plain(parameters: &str) -> bool {
+    parameters.is_empty() || parameters.starts_with("<'") && !parameters.contains(',')
 }
 
 /// A field without the path of what it is in.

@@ -248,7 +248,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
         "whether the run around the call lives",
     ),
     ("tenure-engine", "inherited", "what a run has handed down"),
-    ("tenure-engine", "config", "where a user's files are"),
+    ("tenure-engine", "search", "where a user's files are"),
     ("tenure-engine", "trust", "who called sudo"),
     ("tenure-engine", "advice", "where a program is found"),
     (

@@ -295,8 +295,8 @@ fn nothing_that_ships_unwraps_expects_or_panics() {
             }
             // Declared as a module of the tests.
             if path.extension().is_none_or(|kind| kind != "rs")
-                || path.ends_with("profile/fixture.rs")
-                || path.ends_with("profile/spellings.rs")
+                || path.ends_with("formats/fixture.rs")
+                || path.ends_with("formats/spellings.rs")
                 || path.ends_with("tests.rs")
             {
                 continue;

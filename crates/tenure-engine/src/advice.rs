@@ -169,6 +169,20 @@ fn for_windows(word: &str) -> String {
     format!("\"{}\"", word.replace('"', ""))
 }
 
+/// A message as a program gets it, which has no flags: each of them has a variable that says the same.
+pub fn by_variables(message: &str) -> String {
+    let pairs = [
+        ("--dir or TENURE_DIR", "TENURE_DIR"),
+        ("--dir", "TENURE_DIR"),
+        ("--store", "TENURE_STORE"),
+        ("--scope user", "TENURE_SCOPE=user"),
+        ("--scope machine", "TENURE_SCOPE=machine"),
+        ("--scope", "TENURE_SCOPE"),
+    ];
+    let said = |text: String, (flag, variable)| text.replace(flag, variable);
+    pairs.into_iter().fold(message.to_owned(), said)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

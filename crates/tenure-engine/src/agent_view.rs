@@ -2,11 +2,11 @@
 //!
 //! What an agent's key is made of is in the core (`agent`).
 
-use serde::Serialize;
 use tenure_core::{AgentKey, Claim};
 
 /// An agent, as a claim names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "full", derive(serde::Serialize))]
 pub struct AgentView {
     /// The whole key.
     pub key: String,

@@ -171,11 +171,10 @@ impl Recording {
 }
 
 /// Why an audit cannot be written or read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum AuditError {
     /// The system refuses.
-    #[error("{place}: {doing}: {}", error_text(.source))]
     Io {
         /// The file or folder.
         place: String,
@@ -185,7 +184,6 @@ pub enum AuditError {
         r#source: io::Error,
     },
     /// The folder or a file in it cannot be trusted.
-    #[error("{place}: {why}")]
     Unsafe {
         /// The file or folder.
         place: String,
@@ -193,6 +191,21 @@ pub enum AuditError {
         why: String,
     },
 }
+
+impl std::fmt::Display for AuditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io {
+                place,
+                doing,
+                source,
+            } => write!(f, "{place}: {doing}: {}", error_text(source)),
+            Self::Unsafe { place, why } => write!(f, "{place}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for AuditError {}
 
 /// Where an audit is, and whether the caller named it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,12 +7,14 @@
 //!
 //! A build for tests can be told that its wall clock was set: the feature `testing-clock`.
 
+mod calendar;
 #[cfg(target_os = "linux")]
 mod shift;
 #[cfg(feature = "testing-clock")]
 #[doc(hidden)]
 pub mod stepped;
 
+pub(crate) use calendar::Date;
 #[cfg(target_os = "linux")]
 pub(crate) use shift::{Shift, TICK_NANOS, shift};
 
@@ -91,9 +93,7 @@ pub fn nap(length: Duration) {
 
 /// The wall clock as an answer tells it: RFC 3339 in UTC.
 pub fn timestamp() -> String {
-    let micros = i64::try_from(SystemClock::new(None).now().wall_us).ok();
-    let at = micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
-    at.unwrap_or(jiff::Timestamp::MAX).to_string()
+    Date::text_of_micros(SystemClock::new(None).now().wall_us)
 }
 
 /// When the kernel says that a file was written, by the clock that records are compared with.

@@ -20,23 +20,20 @@ pub use lock::LockDefaults;
 pub use profiles::OwnSection;
 use profiles::Profiles;
 
+pub use crate::advice::by_variables;
 use crate::audit::Recording;
 use crate::inherited::Saw;
 use crate::os::{self, Errno, Facts};
 use crate::printed::for_its_author;
 use crate::regular;
 use crate::repository;
+use crate::search::{self, STATE_OF_HOME, absolute, is_machines, state_folder};
+pub use crate::search::{FILE, MACHINE_FILE, is_for_all_folders, user_file};
 use crate::trust::{self, Distrust, OpenPath, OpenRefusal, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use wildmatch::WildMatchPattern;
-
-/// The name of the configuration file.
-pub const FILE: &str = "tenure.toml";
-
-/// The machine's configuration. Its `dir` is the folder of the scope `machine`.
-pub const MACHINE_FILE: &str = "/etc/tenure.toml";
 
 /// The largest configuration file that is read.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -130,34 +127,18 @@ pub enum Source {
     FoundOfSudoUser,
 }
 
-/// A message as a program gets it, which has no flags: each of them has a variable that says the same.
-pub fn by_variables(message: &str) -> String {
-    let pairs = [
-        ("--dir or TENURE_DIR", "TENURE_DIR"),
-        ("--dir", "TENURE_DIR"),
-        ("--store", "TENURE_STORE"),
-        ("--scope user", "TENURE_SCOPE=user"),
-        ("--scope machine", "TENURE_SCOPE=machine"),
-        ("--scope", "TENURE_SCOPE"),
-    ];
-    let said = |text: String, (flag, variable)| text.replace(flag, variable);
-    pairs.into_iter().fold(message.to_owned(), said)
-}
-
 /// Why a configuration could not be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{path}: {source}")]
+    /// It cannot be read.
     Read {
         /// The file.
         path: String,
         /// How it failed.
         r#source: std::io::Error,
     },
-    /// The file says something that is not understood.
-    #[error("{path}: {why}")]
+    /// It says something that is not understood.
     Syntax {
         /// The file.
         path: String,
@@ -165,10 +146,6 @@ pub enum ConfigError {
         why: String,
     },
     /// A search found it, and its owner or its mode lets another user say what stands in it.
-    #[error(
-        "{path} {why}; a file that is merely found is not obeyed then, so name it with \
-             --config FILE (or TENURE_CONFIG) if it is to be read"
-    )]
     Untrusted {
         /// The file.
         path: String,
@@ -176,7 +153,6 @@ pub enum ConfigError {
         why: String,
     },
     /// A search found it in a clone, and it asks for what no one has allowed ([`consent`](crate::consent)).
-    #[error("{path} came with this folder and {what}; `{line}` allows that{instead}")]
     Unallowed {
         /// The file.
         path: String,
@@ -188,13 +164,8 @@ pub enum ConfigError {
         line: String,
     },
     /// No folder can be named: there is neither a configuration nor a home.
-    #[error(
-        "no lock folder is known, because {home} is not set to a whole path; name one with --dir or TENURE_DIR",
-        home = if cfg!(windows) { "LOCALAPPDATA" } else { "HOME" }
-    )]
     NoPlace,
     /// What says where the locks are leads to what another user has made.
-    #[error("{said}: {why}")]
     Unsafe {
         /// The variable, or the file and its key.
         said: String,
@@ -202,7 +173,6 @@ pub enum ConfigError {
         why: String,
     },
     /// What says where the locks are cannot be used.
-    #[error("{said}: {why}")]
     Place {
         /// The variable, or the file and its key.
         said: String,
@@ -210,6 +180,43 @@ pub enum ConfigError {
         why: String,
     },
 }
+
+impl std::fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "{path}: {source}"),
+            Self::Syntax { path, why } => write!(f, "{path}: {why}"),
+            Self::Untrusted { path, why } => write!(
+                f,
+                "{path} {why}; a file that is merely found is not obeyed then, so name it with \
+             --config FILE (or TENURE_CONFIG) if it is to be read"
+            ),
+            Self::Unallowed {
+                path,
+                what,
+                instead,
+                line,
+            } => write!(
+                f,
+                "{path} came with this folder and {what}; `{line}` allows that{instead}"
+            ),
+            Self::NoPlace => write!(
+                f,
+                "no lock folder is known, because {home} is not set to a whole path; name one with --dir or TENURE_DIR",
+                home = if cfg!(windows) {
+                    "LOCALAPPDATA"
+                } else {
+                    "HOME"
+                }
+            ),
+            Self::Unsafe { said, why } | Self::Place { said, why } => {
+                write!(f, "{said}: {why}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
 
 impl ConfigError {
     /// Whether a file was found that this process may not read or must not believe.
@@ -395,7 +402,7 @@ impl Config {
     /// # Errors
     /// - As [`Config::search`].
     pub fn unseen(start: Option<&Path>, saw: &Saw) -> Result<ConfigSearch, ConfigError> {
-        let nearest = start.and_then(Self::project);
+        let nearest = start.and_then(search::project);
         if nearest.is_none_or(|file| saw.file(&file)) {
             return Ok(ConfigSearch::default());
         }
@@ -405,11 +412,6 @@ impl Config {
             config: found.config.filter(is_projects),
             ..found
         })
-    }
-
-    /// The nearest file from `start` upwards, unless it is the user's. What stands in it is not read.
-    pub fn project(start: &Path) -> Option<PathBuf> {
-        Self::nearest_file(start).filter(|file| !is_for_all_folders(file))
     }
 
     /// Reads the file that the caller names, and the user's and the machine's behind it.
@@ -477,47 +479,7 @@ impl Config {
     /// user's counts for more. From the root of a linked work tree on, the way up is that of
     /// the main checkout.
     fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
-        Self::upwards(start, Self::at)
-    }
-
-    /// The path of that file. What stands in the file is not read.
-    fn nearest_file(start: &Path) -> Option<PathBuf> {
-        let there = |path: &Path| Ok(path.symlink_metadata().is_ok().then(|| path.to_owned()));
-        Self::upwards(start, there).ok().flatten()
-    }
-
-    /// Asks for the file of each folder from `start` upwards, until there is one.
-    fn upwards<T>(
-        start: &Path,
-        at: impl Fn(&Path) -> Result<Option<T>, ConfigError>,
-    ) -> Result<Option<T>, ConfigError> {
-        let mut next = Some(start.to_owned());
-        let mut may_be_linked = true;
-        while let Some(folder) = next {
-            let path = folder.join(FILE);
-            if !is_machines(&path)
-                && let Some(found) = at(&path)?
-            {
-                return Ok(Some(found));
-            }
-            let main = if may_be_linked {
-                match repository::tree_at(&folder) {
-                    repository::Tree::None => None,
-                    repository::Tree::Main | repository::Tree::LinkedToUnknown => {
-                        may_be_linked = false;
-                        None
-                    }
-                    repository::Tree::LinkedTo(main) => {
-                        may_be_linked = false;
-                        Some(main)
-                    }
-                }
-            } else {
-                None
-            };
-            next = main.or_else(|| folder.parent().map(Path::to_owned));
-        }
-        Ok(None)
+        search::upwards(start, Self::at)
     }
 
     /// The files that count, this one first, in the order in which they are asked.
@@ -679,15 +641,6 @@ pub(crate) fn is_machines_folder(folder: &Path) -> bool {
     machines.is_some_and(|file| file.dir.as_deref() == Some(folder))
 }
 
-fn is_machines(file: &Path) -> bool {
-    cfg!(unix) && file == Path::new(MACHINE_FILE)
-}
-
-/// Whether a file says something for all folders: it is the user's or the machine's, and no project's.
-pub fn is_for_all_folders(file: &Path) -> bool {
-    is_machines(file) || user_file().is_some_and(|path| path == file)
-}
-
 fn unread(path: &Path, source: std::io::Error) -> ConfigError {
     let path = path.display().to_string();
     ConfigError::Read { path, source }
@@ -826,31 +779,6 @@ pub fn path_of(written: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The folder that a variable names by its whole path.
-fn absolute(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-}
-
-/// A folder of the user's: what `variable` names, else `rest` below the home folder.
-fn of_user(variable: &str, rest: &str) -> Option<PathBuf> {
-    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(rest)))
-}
-
-/// The user's configuration.
-pub fn user_file() -> Option<PathBuf> {
-    let folder = if cfg!(windows) {
-        absolute("APPDATA")
-    } else {
-        of_user("XDG_CONFIG_HOME", ".config")
-    };
-    folder.map(|folder| folder.join("tenure").join(FILE))
-}
-
-/// Where a user's programs keep their state, below the home.
-const STATE_OF_HOME: &str = ".local/state";
-
 /// The folder that the user with this home has by default.
 pub(crate) fn default_folder_of(home: &Path) -> PathBuf {
     locks_below(&home.join(STATE_OF_HOME))
@@ -868,15 +796,6 @@ fn locks_below(state: &Path) -> PathBuf {
 pub fn default_folder() -> Result<PathBuf, ConfigError> {
     let state = state_folder().ok_or(ConfigError::NoPlace)?;
     Ok(locks_below(&state))
-}
-
-/// Where this user's programs keep their state.
-fn state_folder() -> Option<PathBuf> {
-    if cfg!(windows) {
-        absolute("LOCALAPPDATA")
-    } else {
-        of_user("XDG_STATE_HOME", STATE_OF_HOME)
-    }
 }
 
 /// The folder in which this user's programs remember to which cluster each server of locks belongs. `None` if the user

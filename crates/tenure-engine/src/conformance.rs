@@ -125,8 +125,7 @@ pub trait Harness: Sync {
 }
 
 /// A promise that was not kept.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{promise}: {what}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The promise, by the name of its function.
     pub promise: &'static str,
@@ -134,7 +133,16 @@ pub struct Broken {
     pub what: String,
 }
 
-/// A promise as a function.
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { promise, what, .. } = self;
+        write!(f, "{promise}: {what}")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// One promise as a function.
 pub type Promise<H> = fn(&H) -> Result<(), Broken>;
 
 /// Every promise, with its name.

@@ -11,7 +11,7 @@
 
 use crate::advice;
 use crate::config::{self, Config, ConfigError, LockDefaults, Source};
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash as Sha256;
 use std::path::Path;
 
 /// Stands before the hash of what a file lets calls run.

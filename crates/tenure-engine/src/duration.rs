@@ -8,21 +8,33 @@ use std::time::Duration;
 pub const MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Why a text is no duration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DurationError {
-    /// The text is not written like a duration.
-    #[error("{text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds")]
+    /// It is not written like one.
     Form {
         /// The text.
         text: String,
     },
-    /// The duration is longer than [`MAX`].
-    #[error("{text}: a year is the most")]
+    /// It is longer than [`MAX`].
     TooLong {
         /// The text.
         text: String,
     },
 }
+
+impl std::fmt::Display for DurationError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Form { text } => write!(
+                f,
+                "{text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds"
+            ),
+            Self::TooLong { text } => write!(f, "{text}: a year is the most"),
+        }
+    }
+}
+
+impl std::error::Error for DurationError {}
 
 /// Reads `90s`, `15m`, `1h30m`, `250ms`; a bare number is seconds, as in flock(1) and timeout(1).
 ///

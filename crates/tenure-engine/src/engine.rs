@@ -225,10 +225,9 @@ pub struct Acquired {
 }
 
 /// Why a lock was not acquired.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum AcquireError {
     /// A live claim has it, or a stale one that this profile leaves alone.
-    #[error("the lock was not acquired")]
     Refused {
         /// Why.
         refusal: Box<Refusal>,
@@ -245,23 +244,46 @@ pub enum AcquireError {
         displaced: Vec<RequestId>,
     },
     /// The caller interrupted the wait. Its claim has left the queue.
-    #[error("the wait was interrupted")]
     Interrupted,
     /// Another caller asked this claim to stop before it held the lock.
-    #[error("superseded by {}", .by.by)]
     Superseded {
         /// The request of that caller.
         by: Box<Cancel>,
     },
     /// The place that the caller wanted back is not kept (any more).
-    #[error("no place is kept under this ticket")]
     NotKept,
     /// The holder of the lock waits for the caller itself, and the observer gave way.
-    #[error("waiting would never end")]
     Deadlock,
     /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl std::fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused { .. } => f.write_str("the lock was not acquired"),
+            Self::Interrupted => f.write_str("the wait was interrupted"),
+            Self::Superseded { by } => write!(f, "superseded by {}", by.by),
+            Self::NotKept => f.write_str("no place is kept under this ticket"),
+            Self::Deadlock => f.write_str("waiting would never end"),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<StoreError> for AcquireError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl std::error::Error for AcquireError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            _ => None,
+        }
+    }
 }
 
 /// Acquires a lock: enters, waits, and answers. A claim that gives up has left the queue before

@@ -9,19 +9,23 @@
 mod lock;
 mod table;
 
-pub use lock::{
+pub use crate::view::{
     HolderView, LockView, QueueView, RoomView, SlotsView, StandstillView, age, asks_for_the_lock,
-    is_retryable, kind, leased, stale_reason, timestamp, utc,
+    human, is_retryable, kind, leased, stale_reason, timestamp, utc,
 };
 
 pub use crate::agent_view::AgentView;
 pub use crate::gathered::Gathered;
-pub use crate::printed::{clean, clean_path, json_line, turns_text, write_json};
+pub use crate::printed::{
+    clean, clean_path,
+    document::{json_line, write_json},
+    turns_text,
+};
 
 use crate::process::actor_name;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 use tenure_core::{Cancel, LockName};
 
@@ -214,7 +218,7 @@ impl Failure {
 
     /// Work that ended because this request asked it to stop. `has_begun` says that the run had the lock.
     pub fn cancelled_for(name: &LockName, cancel: &Cancel, has_begun: bool) -> Self {
-        let message = format!("{name}: {}", lock::ended_by(cancel, has_begun));
+        let message = format!("{name}: {}", crate::view::ended_by(cancel, has_begun));
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
         let (kind, actor) = (kind(cancel.kind), actor_name(&cancel.actor));
         for (key, value) in [
@@ -409,35 +413,6 @@ impl Envelope {
         // Nothing in it can fail to be written: all keys are texts.
         json_line(self)
     }
-}
-
-/// A duration as people write it, to the millisecond: what a caller said is what is said. [`age`] words what was measured.
-pub fn human(duration: Duration) -> String {
-    let millis = duration.subsec_millis();
-    if duration.as_secs() == 0 {
-        return format!("{millis}ms");
-    }
-    let seconds = duration.as_secs();
-    let (days, hours, minutes, rest) = (
-        seconds / 86_400,
-        seconds / 3_600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    );
-    let mut text = String::new();
-    // Writing to a `String` cannot fail.
-    for (number, unit) in [(days, 'd'), (hours, 'h'), (minutes, 'm')] {
-        if number > 0 {
-            let _ = write!(text, "{number}{unit}");
-        }
-    }
-    if millis > 0 {
-        let fraction = format!("{millis:03}");
-        let _ = write!(text, "{rest}.{}s", fraction.trim_end_matches('0'));
-    } else if rest > 0 {
-        let _ = write!(text, "{rest}s");
-    }
-    text
 }
 
 #[cfg(test)]

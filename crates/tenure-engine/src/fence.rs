@@ -80,11 +80,10 @@ pub enum Admission {
 }
 
 /// Why a request could not be answered. It must not go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum GuardError {
     /// The system refuses this process.
-    #[error("{place}: permission denied ({doing})")]
     Permission {
         /// What was touched.
         place: String,
@@ -92,7 +91,6 @@ pub enum GuardError {
         doing: &'static str,
     },
     /// Another user could lower the mark.
-    #[error("{place} is no safe guard: {why}")]
     Unsafe {
         /// What was looked at.
         place: String,
@@ -100,10 +98,6 @@ pub enum GuardError {
         why: String,
     },
     /// The file system does not promise working locks.
-    #[error(
-        "{place} is on {kind}, where locks may not hold between machines; choose a local folder, \
-         or say --allow-network-fs if you know that they do"
-    )]
     FileSystem {
         /// The folder.
         place: String,
@@ -111,19 +105,11 @@ pub enum GuardError {
         kind: &'static str,
     },
     /// The file holds no mark. It is not taken for a low one.
-    #[error(
-        "{place} cannot be read as a guard: it holds something else than one token; write the \
-         highest token that the resource has seen into it"
-    )]
     Unreadable {
         /// The file.
         place: String,
     },
     /// Another process is in the middle of a change for longer than one takes.
-    #[error(
-        "{place}: another process has been in the middle of a change for {waited_ms} ms; it may \
-         be stopped"
-    )]
     Stuck {
         /// The file.
         place: String,
@@ -131,7 +117,6 @@ pub enum GuardError {
         waited_ms: u64,
     },
     /// The system failed.
-    #[error("{place}: {doing}: {source}")]
     Io {
         /// What was touched.
         place: String,
@@ -141,6 +126,37 @@ pub enum GuardError {
         r#source: std::io::Error,
     },
 }
+
+impl std::fmt::Display for GuardError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Permission { place, doing } => write!(f, "{place}: permission denied ({doing})"),
+            Self::Unsafe { place, why } => write!(f, "{place} is no safe guard: {why}"),
+            Self::FileSystem { place, kind } => write!(
+                f,
+                "{place} is on {kind}, where locks may not hold between machines; choose a local folder, \
+         or say --allow-network-fs if you know that they do"
+            ),
+            Self::Unreadable { place } => write!(
+                f,
+                "{place} cannot be read as a guard: it holds something else than one token; write the \
+         highest token that the resource has seen into it"
+            ),
+            Self::Stuck { place, waited_ms } => write!(
+                f,
+                "{place}: another process has been in the middle of a change for {waited_ms} ms; it may \
+         be stopped"
+            ),
+            Self::Io {
+                place,
+                doing,
+                source,
+            } => write!(f, "{place}: {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for GuardError {}
 
 /// The high-water mark of one resource.
 ///

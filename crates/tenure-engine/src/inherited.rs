@@ -19,6 +19,27 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tenure_core::{Host, LockName, Process};
 
+/// The variable that names a folder.
+pub const DIR: &str = "TENURE_DIR";
+
+/// The variable that names a store by its URL.
+pub const STORE: &str = "TENURE_STORE";
+
+/// The variable that names a scope.
+pub const SCOPE: &str = "TENURE_SCOPE";
+
+/// The variable that names a configuration.
+pub const CONFIG: &str = "TENURE_CONFIG";
+
+/// The variables of this process that name places, each with its value.
+pub fn variables() -> Vec<(&'static str, OsString)> {
+    let values = [DIR, STORE, SCOPE, CONFIG].map(|name| (name, std::env::var_os(name)));
+    let values = values.into_iter();
+    values
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
 /// The variable with the holds.
 pub const HELD: &str = "TENURE_HELD";
 

@@ -9,9 +9,9 @@
 //! folder, and not from the caller's ([`PathLock::folder`]); `place` decides.
 
 use crate::printed::hex;
+pub use crate::printed::{called, is_path};
 use crate::repository::{self, RepositoryError};
-use sha2::{Digest, Sha256};
-use std::borrow::Cow;
+use hmac_sha256::Hash as Sha256;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -71,13 +71,11 @@ pub struct PathLock {
 }
 
 /// Why a path has no lock.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum PathError {
-    /// The path was empty.
-    #[error("--path: it is empty; name a file or a folder")]
+    /// It was empty.
     Empty,
-    /// The path cannot be followed.
-    #[error("--path {path}: it cannot be followed: {source}")]
+    /// It cannot be followed.
     Io {
         /// The path.
         path: String,
@@ -85,7 +83,6 @@ pub enum PathError {
         r#source: io::Error,
     },
     /// The path leads out of every repository, or into another user's.
-    #[error("--path {path}, --across repo: {why}")]
     Repository {
         /// The path.
         path: String,
@@ -93,12 +90,26 @@ pub enum PathError {
         why: RepositoryError,
     },
     /// A name of a lock cannot be made. It never happens.
-    #[error("--path {path}: no lock can have its name")]
     Name {
         /// The path.
         path: String,
     },
 }
+
+impl std::fmt::Display for PathError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => f.write_str("--path: it is empty; name a file or a folder"),
+            Self::Io { path, source } => {
+                write!(f, "--path {path}: it cannot be followed: {source}")
+            }
+            Self::Repository { path, why } => write!(f, "--path {path}, --across repo: {why}"),
+            Self::Name { path } => write!(f, "--path {path}: no lock can have its name"),
+        }
+    }
+}
+
+impl std::error::Error for PathError {}
 
 /// The lock of a path. A relative one begins at `here`.
 ///
@@ -141,20 +152,6 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
         target,
         folder,
     })
-}
-
-/// What people are shown of a path in place of the lock's name. It is never a name itself, so calls tell the two apart.
-pub fn called(path: &str) -> Cow<'_, str> {
-    if is_path(path) {
-        crate::printed::clean(path)
-    } else {
-        format!("./{}", crate::printed::clean(path)).into()
-    }
-}
-
-/// Whether a text is a path to [`called`], and no name of a lock.
-pub fn is_path(text: &str) -> bool {
-    text.contains(std::path::is_separator)
 }
 
 /// Whether the lock of this name may stand for a path that is called so: it has the name of the file.

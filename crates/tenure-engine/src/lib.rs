@@ -3,46 +3,75 @@
 //!
 //! Nothing here is promised to other programs: any version may change all of it. Programs use `tenure`,
 //! which shows the part of it that stays.
+//!
+//! **Without the feature `full`** there are the file store, the store in memory and what guards need: no `tenure.toml`, no
+//! records of other formats, no audit, no documents. What belongs to those is in modules of its own, and left out as such.
+
+// Helpers that only left-out modules call stay. The full build finds what nobody calls.
+#![cfg_attr(
+    not(feature = "full"),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
 
 pub mod advice;
+#[cfg(feature = "full")]
 pub mod agent;
 mod agent_view;
+#[cfg(feature = "full")]
 pub mod audit;
 pub mod cancel;
 pub mod circle;
 pub mod cleaning;
 pub mod clock;
+#[cfg(feature = "full")]
 pub mod config;
+#[cfg(feature = "full")]
 pub mod conformance;
+#[cfg(feature = "full")]
 pub mod consent;
+#[cfg(feature = "full")]
 pub mod duration;
 pub mod engine;
+#[cfg(feature = "full")]
 pub mod envelope;
 pub mod fence;
+#[cfg(feature = "full")]
 mod gathered;
+#[cfg(feature = "full")]
 pub mod group;
 pub mod herald;
 pub mod inherited;
 #[cfg(feature = "yaml")]
 pub mod intent;
 pub mod keep;
+#[cfg(feature = "full")]
 pub mod leased_path;
 pub mod line;
+#[cfg(feature = "tracing")]
+mod logs;
+#[cfg(not(feature = "tracing"))]
+#[path = "no_logs.rs"]
+mod logs;
 pub mod offload;
 pub mod os;
+#[cfg(feature = "full")]
 pub mod place;
 pub mod printed;
 mod private;
 pub mod process;
 pub mod profile;
 pub mod readings;
+#[cfg(feature = "full")]
 pub mod regular;
 pub mod repository;
+pub mod search;
+#[cfg(feature = "full")]
 pub mod shell;
 pub mod store;
 pub mod sync;
 pub mod trust;
 pub mod vacancy;
+pub mod view;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 

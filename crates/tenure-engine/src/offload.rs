@@ -4,34 +4,13 @@
 //! for it releases that guard.
 
 use crate::cancel::Cancel;
+pub use crate::logs::Logs;
 use crate::sync::{Arc, Mutex, Weak, locked, thread};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use tracing::{Dispatch, Span, dispatcher};
-
-/// Where the logs of a caller go, for work that another thread does for it.
-pub struct Logs {
-    dispatch: Dispatch,
-    span: Span,
-}
-
-impl Logs {
-    /// The logs of the present caller.
-    pub fn here() -> Self {
-        Self {
-            dispatch: dispatcher::get_default(Clone::clone),
-            span: Span::current(),
-        }
-    }
-
-    /// Has the logs of `work` go there.
-    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        dispatcher::with_default(&self.dispatch, || self.span.in_scope(work))
-    }
-}
 
 /// Does `work` on a thread of this name, as tools show it. It starts at the first poll. Logs go
 /// where the caller's would. A panic in `work` goes on in the caller.

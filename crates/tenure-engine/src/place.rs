@@ -24,37 +24,15 @@ mod life;
 use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around, Saw};
+pub use crate::inherited::{CONFIG, DIR, SCOPE, STORE};
 use crate::process;
 use crate::repository::{self, RepositoryError};
+pub use crate::search::{MACHINE_FOLDER, MACHINE_RIGHTS, line_that_makes};
 use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// The variable that names a folder.
-pub const DIR: &str = "TENURE_DIR";
-
-/// The variable that names a store by its URL.
-pub const STORE: &str = "TENURE_STORE";
-
-/// The variable that names a scope.
-pub const SCOPE: &str = "TENURE_SCOPE";
-
-/// The variable that names a configuration.
-pub const CONFIG: &str = "TENURE_CONFIG";
-
-/// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
-pub const MACHINE_FOLDER: &str = "/var/lib/tenure/locks";
-
-/// The rights of that folder: its group uses the locks, and no member removes another one's.
-pub const MACHINE_RIGHTS: u32 = 0o3770;
-
-/// The line by which an administrator makes that folder.
-pub fn line_that_makes(folder: &str, group: &str) -> String {
-    let rights = format!("{MACHINE_RIGHTS:o}");
-    crate::advice::line(["sudo", "install", "-d", "-m", &rights, "-g", group, folder])
-}
 
 /// Where the locks of a repository lie, below git's common folder.
 const REPOSITORY_FOLDER: &str = "tenure/locks";

@@ -8,13 +8,12 @@
 //! No other list of such characters is kept. YAML is in `crate::yaml`; what a record's own format writes
 //! is with its profile.
 
-use crate::gathered::Gathered;
-use serde::Serialize;
-use serde_json::ser::{CompactFormatter, Formatter, Serializer};
-use sha2::{Digest, Sha256};
+#[cfg(feature = "full")]
+pub mod document;
+
+use hmac_sha256::Hash as Sha256;
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io;
 use std::path::Path;
 
 /// How many characters of a parser's message are shown.
@@ -55,7 +54,7 @@ pub const HASH_DIGITS: usize = 32;
 
 /// Hash of a text, as a part of a name: the first half of its SHA-256, so no two texts share a name by accident.
 pub fn hash(text: &str) -> String {
-    let hash = Sha256::digest(text.as_bytes());
+    let hash = Sha256::hash(text.as_bytes());
     hex(hash.get(..HASH_DIGITS / 2).unwrap_or_default())
 }
 
@@ -106,6 +105,20 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(safe).collect())
 }
 
+/// What people are shown of a path in place of the lock's name. It is never a name itself, so calls tell the two apart.
+pub fn called(path: &str) -> Cow<'_, str> {
+    if is_path(path) {
+        clean(path)
+    } else {
+        format!("./{}", clean(path)).into()
+    }
+}
+
+/// Whether a text is a path to [`called`], and no name of a lock.
+pub fn is_path(text: &str) -> bool {
+    text.contains(std::path::is_separator)
+}
+
 /// A path, safe for a terminal.
 pub fn clean_path(path: impl AsRef<Path>) -> String {
     clean(&path.as_ref().display().to_string()).into_owned()
@@ -122,50 +135,6 @@ pub fn is_printed_ascii(text: &str) -> bool {
 /// seen. Control characters are not among them.
 pub fn turns_text(c: char) -> bool {
     acts(c) && !joins(c)
-}
-
-/// A document as one line of JSON, without its end. Characters that act on the text around them are written
-/// as `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
-pub fn json_line(document: &impl Serialize) -> String {
-    let mut line = Gathered::default();
-    match write_json(&mut line, document) {
-        Ok(()) => String::from_utf8(line.into_bytes()).unwrap_or_default(),
-        Err(_) => String::new(),
-    }
-}
-
-/// Writes a document as one line of JSON, as the document is made.
-///
-/// # Errors
-/// - What the writer answers, or what a part of the document cannot be written for.
-pub fn write_json(writer: impl io::Write, document: &impl Serialize) -> serde_json::Result<()> {
-    document.serialize(&mut Serializer::with_formatter(writer, Escaping))
-}
-
-/// Compact, with everything escaped that acts.
-struct Escaping;
-
-impl Formatter for Escaping {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let mut rest = fragment;
-        // Most of them are of characters that act on nothing.
-        if fragment.is_ascii() && !fragment.contains('\x7f') {
-            return CompactFormatter.write_string_fragment(writer, fragment);
-        }
-        while let Some((at, found)) = rest.char_indices().find(|(_, c)| acts(*c)) {
-            let (plain, tail) = rest.split_at(at);
-            CompactFormatter.write_string_fragment(writer, plain)?;
-            for unit in found.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = tail.get(found.len_utf8()..).unwrap_or_default();
-        }
-        CompactFormatter.write_string_fragment(writer, rest)
-    }
 }
 
 /// A parser's message as the end of a sentence, for the author of the text: one line, not longer than a line, without
@@ -231,10 +200,12 @@ pub fn whole(error: &dyn std::error::Error) -> String {
     said
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "full"))]
 mod tests {
+    use super::document::*;
     use super::*;
     use serde_json::{Value, json};
+    use std::io;
 
     #[derive(Debug, serde::Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -13,9 +13,12 @@
 //! system nothing can be seen, so every process is taken to run (`other`).
 
 mod forked;
+#[cfg(feature = "full")]
 mod job;
+mod kin;
 #[cfg(any(test, not(any(unix, windows))))]
 pub(crate) mod other;
+#[cfg(feature = "full")]
 mod owner;
 #[cfg(unix)]
 mod unix;
@@ -24,10 +27,11 @@ mod windows;
 
 #[doc(hidden)]
 pub use forked::BeforeFork;
+#[cfg(feature = "full")]
 pub use job::{is_caller, is_job, job_of_caller, process_of_job};
-pub use owner::{
-    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_descendant_of, kin_of_run,
-};
+pub use kin::{Ancestors, Kin, is_descendant_of, kin_of_run};
+#[cfg(feature = "full")]
+pub use owner::{Chosen, OwnerError, caller, choose_owner};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive, group_of, session_of};
 

@@ -6,29 +6,18 @@
 //! store decides how a record is created, replaced and removed without ever overwriting another program's.
 //! This folder decides what stands in it.
 
-pub(crate) mod document;
-#[cfg(test)]
-mod fixture;
-mod fleet;
-mod instant;
+#[cfg(feature = "full")]
+pub(crate) mod formats;
 mod native;
-pub(crate) mod own;
-pub mod resume;
-mod session;
-#[cfg(all(test, feature = "yaml"))]
-mod spellings;
-#[cfg(feature = "yaml")]
-mod sprint;
 
-pub use fleet::Fleet;
+#[cfg(feature = "yaml")]
+pub use formats::Sprint;
+#[cfg(feature = "full")]
+pub use formats::{Fleet, OneMachine, ProfileError, Resume, Session, Settings, by_name, resume};
 pub use native::Native;
 pub(crate) use native::SUFFIX;
-pub use resume::OneMachine;
-pub use resume::Resume;
-pub use session::Session;
-#[cfg(feature = "yaml")]
-pub use sprint::Sprint;
 
+#[cfg(feature = "full")]
 use crate::audit::Layout;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -37,101 +26,7 @@ use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
 /// Our folder beside published records. It keeps what their formats have no place for.
 pub(crate) const LEDGER: &str = ".tenure";
 
-/// Why there is no such profile.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// No profile has this name.
-    #[error(
-        "there is no profile {name:?}; it is one of {}",
-        Policy::ALL.map(|policy| policy.name).join(", ")
-    )]
-    Unknown {
-        /// The name.
-        name: String,
-    },
-    /// A setting cannot be used with this profile.
-    #[error("{0}")]
-    Setting(String),
-}
-
-/// What a call may say about a profile beside its name. Each is for one format alone.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// The name of a sprint's lock file.
-    pub lock_file_name: Option<String>,
-    /// The age at which a session's lock no longer counts, in milliseconds.
-    pub stale_after_ms: Option<u64>,
-}
-
-/// The profile of a name.
-///
-/// # Errors
-/// - [`ProfileError::Unknown`] if there is none.
-/// - [`ProfileError::Setting`] if a setting cannot be used with it.
-///
-/// # Examples
-/// ```
-/// use tenure_engine::profile::Settings;
-/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default())?;
-/// assert_eq!(fleet.policy().name, "fleet");
-/// # Ok::<(), tenure_engine::profile::ProfileError>(())
-/// ```
-pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
-    let profile: Box<dyn Profile> = match name {
-        "native" => Box::new(Native),
-        "sprint" => sprint(settings)?,
-        "resume" => Box::new(Resume),
-        "session" => match settings.stale_after_ms {
-            Some(limit_ms) => Box::new(Session::stale_after_ms(limit_ms)),
-            None => Box::new(Session::default()),
-        },
-        "fleet" => Box::new(Fleet),
-        _ => {
-            return Err(ProfileError::Unknown {
-                name: name.to_owned(),
-            });
-        }
-    };
-    for (given, format, what) in [
-        (
-            settings.lock_file_name.is_some(),
-            "sprint",
-            "a lock file's name",
-        ),
-        (settings.stale_after_ms.is_some(), "session", "an age"),
-    ] {
-        let name = profile.policy().name;
-        if given && name != format {
-            return Err(ProfileError::Setting(format!(
-                "{what} can be set for locks in the format of {format}, and these are in the format \
-                 of {name}"
-            )));
-        }
-    }
-    Ok(profile)
-}
-
-#[cfg(feature = "yaml")]
-fn sprint(settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
-    let profile = match &settings.lock_file_name {
-        Some(file) => Sprint::new(file)
-            .map_err(|why| ProfileError::Setting(format!("the lock file name {file:?} {why}")))?,
-        None => Sprint::default(),
-    };
-    Ok(Box::new(profile))
-}
-
-/// A lock whose record cannot be read might count as free, so there is no such profile here.
-#[cfg(not(feature = "yaml"))]
-fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
-    Err(ProfileError::Setting(
-        "the format of sprint is YAML, and this program was built without the feature `yaml`"
-            .to_owned(),
-    ))
-}
-
-/// A system's rules and format.
+/// One system's rules and format.
 pub trait Profile: Debug + Send + Sync {
     /// The row by which locks are judged and decided.
     fn policy(&self) -> Policy;
@@ -163,11 +58,13 @@ pub trait Profile: Debug + Send + Sync {
     fn name_of(&self, file: &str) -> Option<LockName>;
 
     /// The audit's place below the place that the caller names, if no other was named.
+    #[cfg(feature = "full")]
     fn audit_folder(&self, place: &Path) -> PathBuf {
         place.join(crate::audit::FOLDER)
     }
 
     /// How the audit is laid out.
+    #[cfg(feature = "full")]
     fn audit_layout(&self) -> Layout {
         Layout::OneFile
     }
@@ -254,10 +151,22 @@ pub struct Signs {
     pub ttl_ms: Option<u64>,
 }
 
+/// The fact that names the run of a session.
+pub(crate) const RUN: &str = "runId";
+
+/// The fact that a record's time lies in the future.
+pub(crate) const FUTURE: &str = "future";
+
+/// The fact that a record has no date that can be read, and got the date of the look.
+pub(crate) const UNDATED: &str = "undated";
+
+/// The fact that says what in a record keeps its holder from being judged.
+pub(crate) const UNJUDGED: &str = "unjudged";
+
 /// The id by which people know a holder: its request id, or what its record names instead where
 /// that is not unique (a session's run).
 pub fn known_as(holder: &Holder) -> &str {
-    let named = holder.fact(session::RUN);
+    let named = holder.fact(RUN);
     named.unwrap_or(holder.request_id.as_str())
 }
 
@@ -273,7 +182,7 @@ pub fn ends_without_release(claim: &Claim) -> bool {
 
 /// Whether the record of a claim has a time that is still to come.
 pub fn is_dated_ahead(claim: &Claim) -> bool {
-    claim.holder.fact(document::FUTURE).is_some()
+    claim.holder.fact(FUTURE).is_some()
 }
 
 /// The fact of a claim whose hold no power cut ends: while it stands, each change of the lock is on the disk before it is
@@ -300,35 +209,4 @@ pub fn why(text: &str) -> String {
         kept.push('…');
     }
     kept
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[cfg(not(feature = "yaml"))]
-    #[test]
-    fn without_yaml_there_is_no_profile_sprint_and_one_sentence_says_so() {
-        let refused = by_name("sprint", &Settings::default()).expect_err("no sprint");
-        let said = refused.to_string();
-        assert!(said.contains("built without the feature `yaml`"), "{said}");
-    }
-
-    #[cfg(feature = "yaml")]
-    #[test]
-    fn every_row_has_its_profile() {
-        for policy in Policy::ALL {
-            let profile = by_name(policy.name, &Settings::default()).expect("a built-in profile");
-            assert_eq!(profile.policy(), policy);
-        }
-    }
-
-    #[test]
-    fn an_unknown_profile_is_answered_with_those_that_there_are() {
-        let error = by_name("nightli", &Settings::default()).expect_err("no such profile");
-        assert_eq!(
-            error.to_string(),
-            "there is no profile \"nightli\"; it is one of native, sprint, resume, session, fleet"
-        );
-    }
 }

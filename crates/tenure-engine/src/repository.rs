@@ -71,23 +71,15 @@ pub(crate) fn is_gits_own(name: &OsStr) -> bool {
 }
 
 /// Why no repository is found.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum RepositoryError {
-    /// The folder is in no repository.
-    #[error(
-        "{place} is in no git repository; call from inside one, or choose another scope \
-         (--scope user, --scope machine) or a folder (--dir)"
-    )]
+    /// There is none.
     None {
         /// The folder of the call.
         place: String,
     },
-    /// The repository is another user's.
-    #[error(
-        "{path} belongs to {owner}, who does not share it with a group (as `git init --shared` does), so no lock \
-         is taken there; name a lock folder with --dir if it is to be used"
-    )]
+    /// It is another user's.
     Untrusted {
         /// `.git`, or git's common folder.
         path: String,
@@ -95,7 +87,6 @@ pub enum RepositoryError {
         owner: String,
     },
     /// A work tree's repository is not where the work tree says.
-    #[error("{file} leads to no repository ({target}); mend it with `git worktree repair`")]
     Broken {
         /// The `.git` file.
         file: String,
@@ -103,6 +94,29 @@ pub enum RepositoryError {
         target: String,
     },
 }
+
+impl std::fmt::Display for RepositoryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None { place } => write!(
+                f,
+                "{place} is in no git repository; call from inside one, or choose another scope \
+         (--scope user, --scope machine) or a folder (--dir)"
+            ),
+            Self::Untrusted { path, owner } => write!(
+                f,
+                "{path} belongs to {owner}, who does not share it with a group (as `git init --shared` does), so no lock \
+         is taken there; name a lock folder with --dir if it is to be used"
+            ),
+            Self::Broken { file, target } => write!(
+                f,
+                "{file} leads to no repository ({target}); mend it with `git worktree repair`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RepositoryError {}
 
 /// The root of the work tree in which a folder lies, by its path without links. `None` for git's own folder, of
 /// which git commits nothing.

@@ -235,11 +235,10 @@ fn named(keeper: Option<u32>) -> String {
 }
 
 /// Why a store could not do what a caller asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The system refuses us access to the place.
-    #[error("{place}: permission denied ({doing})")]
     Permission {
         /// The path.
         place: String,
@@ -248,7 +247,6 @@ pub enum StoreError {
     },
     /// The servers refuse this user: it has no right to do this, its password is wrong, or none was
     /// given.
-    #[error("{place}: permission denied ({doing}): {why}")]
     Denied {
         /// The servers.
         place: String,
@@ -258,16 +256,11 @@ pub enum StoreError {
         why: String,
     },
     /// The machine's lock folder is not there, and only an administrator makes it.
-    #[error(
-        "{place} is not there; an administrator makes it once for the members of a group: {}",
-        crate::place::line_that_makes(place, "GROUP")
-    )]
     Missing {
         /// The path.
         place: String,
     },
     /// The place is not safe to keep locks in.
-    #[error("{place} is not a safe place for locks: {why}")]
     Unsafe {
         /// The path.
         place: String,
@@ -275,7 +268,6 @@ pub enum StoreError {
         why: String,
     },
     /// The file system does not promise working locks.
-    #[error("{place} is on {kind}, {why}")]
     FileSystem {
         /// The path.
         place: String,
@@ -285,7 +277,6 @@ pub enum StoreError {
         why: &'static str,
     },
     /// The record cannot be read, and this call may not replace it.
-    #[error("{place} cannot be read as a lock: {why}")]
     Unreadable {
         /// The record.
         place: String,
@@ -293,11 +284,6 @@ pub enum StoreError {
         why: String,
     },
     /// The lock file has a format that this build does not know. No call reads, writes, replaces or removes such a file.
-    #[error(
-        "{place} has format {found} of lock files, written by {by}; this is tenure {}, which knows format {known}: use \
-         one version of tenure for this lock",
-        env!("CARGO_PKG_VERSION")
-    )]
     Format {
         /// The lock file.
         place: String,
@@ -309,7 +295,6 @@ pub enum StoreError {
         by: String,
     },
     /// The claim cannot be written down in the format that this profile publishes.
-    #[error("{place}: {why}")]
     Record {
         /// The record.
         place: String,
@@ -317,14 +302,12 @@ pub enum StoreError {
         why: String,
     },
     /// Each time that we were about to change the record, another program changed it first.
-    #[error("{place}: another program changes it again and again")]
     Contended {
         /// The record.
         place: String,
     },
     /// The list has no room for one more claim. A lock file keeps 1 MiB of claims: some four thousand plain
     /// waiters.
-    #[error("{place}: the queue is full ({claims} claims)")]
     Full {
         /// The lock.
         place: String,
@@ -332,10 +315,6 @@ pub enum StoreError {
         claims: usize,
     },
     /// Another process keeps the guard for longer than any transition takes.
-    #[error(
-        "{place}: {} has been in the middle of a change for {waited_ms} ms; it may be stopped",
-        named(*keeper)
-    )]
     Stuck {
         /// The lock.
         place: String,
@@ -345,7 +324,6 @@ pub enum StoreError {
         keeper: Option<u32>,
     },
     /// Other callers, of this process or of others, change the lock one after the other all the time.
-    #[error("{place}: so many callers change it that this one had no turn for {waited_ms} ms")]
     Crowded {
         /// The lock.
         place: String,
@@ -354,7 +332,6 @@ pub enum StoreError {
     },
     /// The servers cannot be reached, or do not answer in time. It may be unknown whether they carried
     /// out the call; a caller that gets this error holds nothing.
-    #[error("{place}: {doing}: {why}")]
     Unreachable {
         /// The servers.
         place: String,
@@ -365,7 +342,6 @@ pub enum StoreError {
     },
     /// The handle belongs to another store, or the store breaks its contract. Then the caller is told
     /// nothing about the lock.
-    #[error("{place}: {why}")]
     Misused {
         /// The lock.
         place: String,
@@ -373,7 +349,6 @@ pub enum StoreError {
         why: &'static str,
     },
     /// The system failed.
-    #[error("{place}: {doing}: {source}")]
     Io {
         /// The path, or the servers.
         place: String,
@@ -383,6 +358,67 @@ pub enum StoreError {
         r#source: std::io::Error,
     },
 }
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Permission { place, doing } => write!(f, "{place}: permission denied ({doing})"),
+            Self::Denied { place, doing, why } => {
+                write!(f, "{place}: permission denied ({doing}): {why}")
+            }
+            Self::Missing { place } => write!(
+                f,
+                "{place} is not there; an administrator makes it once for the members of a group: {}",
+                crate::search::line_that_makes(place, "GROUP")
+            ),
+            Self::Unsafe { place, why } => {
+                write!(f, "{place} is not a safe place for locks: {why}")
+            }
+            Self::FileSystem { place, kind, why } => write!(f, "{place} is on {kind}, {why}"),
+            Self::Unreadable { place, why } => write!(f, "{place} cannot be read as a lock: {why}"),
+            Self::Format {
+                place,
+                found,
+                known,
+                by,
+            } => write!(
+                f,
+                "{place} has format {found} of lock files, written by {by}; this is tenure {}, which knows format {known}: use \
+         one version of tenure for this lock",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::Record { place, why } => write!(f, "{place}: {why}"),
+            Self::Contended { place } => {
+                write!(f, "{place}: another program changes it again and again")
+            }
+            Self::Full { place, claims } => {
+                write!(f, "{place}: the queue is full ({claims} claims)")
+            }
+            Self::Stuck {
+                place,
+                waited_ms,
+                keeper,
+            } => write!(
+                f,
+                "{place}: {} has been in the middle of a change for {waited_ms} ms; it may be stopped",
+                named(*keeper)
+            ),
+            Self::Crowded { place, waited_ms } => write!(
+                f,
+                "{place}: so many callers change it that this one had no turn for {waited_ms} ms"
+            ),
+            Self::Unreachable { place, doing, why } => write!(f, "{place}: {doing}: {why}"),
+            Self::Misused { place, why } => write!(f, "{place}: {why}"),
+            Self::Io {
+                place,
+                doing,
+                source,
+            } => write!(f, "{place}: {doing}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
 
 impl StoreError {
     /// Whether the system, or the servers, refuse access.

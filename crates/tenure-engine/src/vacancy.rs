@@ -5,8 +5,8 @@
 
 use crate::clock::{Clock, nap};
 use crate::engine::{Wait, refusal_of};
-use crate::envelope::LockView;
 use crate::store::{Reading, Store, StoreError, Verbs, Wake};
+use crate::view::LockView;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Reason, Refusal, Standing};
 

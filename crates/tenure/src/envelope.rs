@@ -3,6 +3,7 @@
 //! The shape is that of `schemas/envelope.schema.json`; `docs/answers.md` has the table of codes.
 
 #[cfg(feature = "framework")]
+pub(crate) use tenure_engine::envelope::LockView;
+#[cfg(feature = "framework")]
 pub(crate) use tenure_engine::envelope::{Envelope, Meta};
 pub use tenure_engine::envelope::{Exit, Failure, Retry, StopSignal};
-pub(crate) use tenure_engine::envelope::{HolderView, LockView, QueueView, is_retryable};

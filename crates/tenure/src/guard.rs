@@ -1,17 +1,29 @@
 //! A lock as a guard, for any Rust program.
 //!
 //! ```
-//! use tenure::guard::LockManager;
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use tenure::guard::LockManager;
+//! # fn deploy(_: u64) {}
 //! # let scratch = tempfile::tempdir()?;
 //! # let folder = scratch.path();
-//! let locks = LockManager::new(folder)?; // `LockManager::open()` for where `tenure run` has them
-//! let guard = locks.acquire("deploy-prod")?;
-//! println!("token {}", guard.token()); // for the resource: refuse smaller ones
-//! guard.release()?; // or let it drop
-//! # Ok(())
-//! # }
+//! let locks = LockManager::new(folder)?;     // `open()` for where `tenure run` has them
+//! let guard = locks.acquire("deploy-prod")?; // waits up to 10 s, in the same queue as `tenure run`
+//! deploy(guard.token());                     // the fencing token: let the resource refuse smaller ones
+//! guard.release()?;                          // or let it drop
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Which options to ask with from many threads or tasks of one program. All of them share one [`LockManager`]:
+//!
+//! | callers | ask with | while this program has the lock |
+//! |---|---|---|
+//! | never ask for a lock that the program has | [`Options::new`] | are refused at once: [`AcquireError::HeldByThisProcess`] |
+//! | take turns | [`Again::Wait`] | stand in a line, in the order in which they asked |
+//! | are called under the lock | [`Again::Reenter`] | share the hold; the last guard releases it |
+//! | read while others read | [`Options::shared`], [`Again::Wait`] | hold beside other readers, and wait for a writer |
+//! | use one of `n` things | [`Options::slots`] | hold beside `n - 1` others, and wait for a free slot |
+//! | need several locks | [`LockManager::acquire_all`] | take them in one order, so none waits in a circle |
+//! | have a guard and ask for one more lock | [`Options::under`] | learn of a circle: [`AcquireError::Deadlock`] |
+//! | may give up | [`Options::cancel`], or drop the future of [`LockManager::acquire_async`] | leave the line and the queue |
 //!
 //! # The model
 //! A lock is an ordered list of claims. An acquire adds a claim, and sleeps in the kernel until its
@@ -97,15 +109,26 @@
 //! The core decides who gets the lock; the store decides where it is kept.
 
 mod adopt;
+#[cfg(feature = "full")]
+mod audit;
+#[cfg(not(feature = "full"))]
+#[path = "guard/unrecorded.rs"]
 mod audit;
 mod children;
 mod circle;
 mod error;
+#[cfg(feature = "full")]
 mod failure;
 mod hold;
 mod image;
+#[cfg(feature = "tracing")]
+mod log;
+#[cfg(not(feature = "tracing"))]
+#[path = "guard/no_log.rs"]
 mod log;
 mod look;
+#[cfg(feature = "full")]
+mod open;
 mod status;
 mod term;
 mod turns;
@@ -138,33 +161,35 @@ pub use tenure_core::{Holder, LockName, Mode, NameError};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub use tenure_engine::cancel::Cancel;
+#[cfg(feature = "full")]
 pub use tenure_engine::config::ConfigError;
 pub use tenure_engine::engine::{Wait, Waiting};
+#[cfg(feature = "full")]
 pub use tenure_engine::group::lock_name;
 pub use term::{GuardState, LostReason};
 pub use watch::Watch;
 
-use crate::audit::{AuditLog, Behind};
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
-use crate::config::{self, Config};
+#[cfg(feature = "etcd")]
+use crate::config;
 use crate::engine::{self, Lot, Observer};
 use crate::herald::Herald;
-use crate::inherited::{self, Saw};
+use crate::inherited::{self, At};
 use crate::keep::releases::{self, Releases};
 use crate::keep::{self, Home, NewHolds, Watching};
 use crate::line::{Deadlines, Pool};
 use crate::offload;
 use crate::os::Ringer;
-use crate::place::{self, At, Why};
 use crate::process::{self, Identity, RequestIds};
-use crate::profile::why;
+use crate::profile::{ends_without_release, why};
 use crate::store::file::FileStore;
 #[cfg(feature = "etcd")]
 use crate::store::file::ThreadSleeper;
 use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
+use audit::{Audit, Behind};
 use children::PlaceForOthers;
 use circle::Circle;
 use hold::Hold;
@@ -178,8 +203,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Patience, Policy, Reason,
-    Request, RequestId, Terms,
+    Claim, Entry, Event, Force, HeldUnforced, Kind, Liveness, LivenessLock, Patience, Policy,
+    Reason, Request, RequestId, Takeover, Terms,
 };
 use turns::{AsyncCall, Call, Due, Lines, in_order, told};
 
@@ -483,7 +508,7 @@ struct Shared {
     wakes: Herald,
     logs: Herald,
     /// Where its events are recorded, once the program asked for that.
-    audit: OnceLock<AuditLog>,
+    audit: Audit,
 }
 
 impl LockManager {
@@ -532,79 +557,6 @@ impl LockManager {
     /// locks on servers and in a store that the program brought.
     pub fn folder(&self) -> Option<&Path> {
         self.shared.folder.as_deref()
-    }
-
-    /// The locks in the default place of `tenure run`. The first of these that names a place counts:
-    /// - `$TENURE_STORE`, a URL: `file:DIR` is a folder;
-    /// - `$TENURE_DIR`, a folder;
-    /// - `$TENURE_SCOPE`: `user`, `repo` or `machine`;
-    /// - `dir`, `store` or `scope` of a `tenure.toml`: the one that `$TENURE_CONFIG` names, else the nearest
-    ///   one from the working folder up; the user's (`~/.config/tenure/tenure.toml`), the machine's
-    ///   (`/etc/tenure.toml`);
-    /// - the user's own folder, `~/.local/state/tenure/locks`.
-    ///
-    /// The files are asked for the place alone: no key of `[lock."…"]` changes what a guard asks for.
-    ///
-    /// A folder that no variable names is used as [`FileStore::found`] says.
-    ///
-    /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would
-    /// let two callers in: it is [`OpenError::Elsewhere`], with the URL. `LockManager::etcd` opens it
-    /// (feature `etcd`). Its caller says which servers to trust and which password to send; a file that
-    /// is merely found must not decide that.
-    ///
-    /// # Errors
-    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, a variable
-    ///   cannot be a place, or no place is known.
-    /// - [`OpenError::Elsewhere`] if the locks are kept on servers, or the URL is of no kind that is known.
-    /// - [`OpenError::Folder`] if the working folder cannot be named.
-    ///
-    /// # Examples
-    /// A program that also works where `TENURE_STORE` names servers:
-    /// ```no_run
-    /// use tenure::guard::{LockManager, OpenError};
-    ///
-    /// fn locks() -> Result<LockManager, Box<dyn std::error::Error>> {
-    ///     match LockManager::open() {
-    ///         # #[cfg(feature = "etcd")]
-    ///         Err(OpenError::Elsewhere { url }) => {
-    ///             use tenure::store::etcd::{Address, Credentials};
-    ///             Ok(LockManager::etcd(&Address::parse(&url)?, &Credentials::from_environment()?)?)
-    ///         }
-    ///         other => Ok(other?),
-    ///     }
-    /// }
-    /// # locks().expect("a place");
-    /// ```
-    pub fn open() -> Result<Self, OpenError> {
-        let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
-        let (flags, variables) = (
-            place::Flags::default(),
-            place::Variables::read(|| Some(&here)),
-        );
-        // A guard is native. Beside the records of a run around the program it is elsewhere.
-        let variables = match &variables.around {
-            Some(around) if around.records.is_some() => place::Variables::all(),
-            _ => variables,
-        };
-        if variables.is_troubled {
-            place::refuse_outside(&here)?;
-        }
-        let files = Files {
-            here,
-            config: variables.config()?,
-            saw: variables.around.as_ref().map(|around| around.saw.clone()),
-        };
-        let (found, config) = place::find(&flags, &variables, &files)?;
-        let folder = match found.at {
-            At::Folder(folder) => folder,
-            At::Url(url) => folder_of(&url)?,
-        };
-        Self::in_folder(&folder, found.named, |at| PlaceForOthers {
-            is_machines: found.is_machines,
-            config: config.map(|config| config.file.clone()),
-            saw: files.saw.filter(|_| found.why == Why::Around),
-            ..PlaceForOthers::at(at)
-        })
     }
 
     /// The locks in an etcd, for many machines. Asks no server yet.
@@ -709,35 +661,13 @@ impl LockManager {
             deadlines: Deadlines::default(),
             wakes: Herald::new("tenure-wakes"),
             logs: Herald::new("tenure-logs"),
-            audit: OnceLock::new(),
+            audit: Audit::default(),
         });
         let last = Arc::new(Last(Arc::clone(&shared)));
         Self {
             shared,
             _last: last,
         }
-    }
-
-    /// From now on records what happens to the locks of this manager in the audit in a folder: grants, takeovers, losses,
-    /// releases, and calls that got nothing. `tenure audit --audit-dir FOLDER` shows them; `audit` in the lock folder is
-    /// where `tenure audit` looks without that. The first folder counts.
-    ///
-    /// Without this call nothing is recorded. A line takes tens of microseconds, on the thread that acquires or releases. If a line
-    /// cannot be written, `tracing` gets `tenure.audit.failed`, and the program goes on.
-    ///
-    /// # Examples
-    /// ```
-    /// # let folder = tempfile::tempdir()?;
-    /// use tenure::guard::LockManager;
-    ///
-    /// let locks = LockManager::new(folder.path().join("locks"))?;
-    /// locks.record_in(folder.path().join("locks/audit"));
-    /// drop(locks.acquire("deploy")?);
-    /// assert!(folder.path().join("locks/audit/audit.jsonl").exists());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn record_in(&self, folder: impl Into<PathBuf>) {
-        let _ = self.shared.audit.set(audit::log_in(folder.into()));
     }
 
     /// Acquires a lock, and waits for it as long as the policy does by default (10 s).
@@ -1050,7 +980,7 @@ impl LockManager {
                 again: options.again,
             });
         };
-        let died = log::has_died(&acquired.events);
+        let died = has_died(&acquired.events);
         let kept = self.keep(name.clone(), handle, acquired.claim, died);
         kept.map(|guard| guard.for_async(options.is_async))
             .map_err(|source| AcquireError::Thread { name, source })
@@ -1097,48 +1027,6 @@ struct Made {
     hears_cancel: bool,
     image: Image,
     told: Option<PlaceForOthers>,
-}
-
-/// The files of a program that calls from its working folder.
-struct Files {
-    here: PathBuf,
-    /// The one that `TENURE_CONFIG` names.
-    config: Option<Arc<Config>>,
-    /// What the run around the program saw.
-    saw: Option<Saw>,
-}
-
-impl place::Files for Files {
-    type Error = OpenError;
-
-    fn here(&self) -> Result<&Path, OpenError> {
-        Ok(&self.here)
-    }
-
-    fn named(&self) -> Result<Option<(Arc<Config>, bool)>, OpenError> {
-        // Inside a run the variable counts only if that run did not see it. Then it is a word of the call.
-        let is_typed = self.saw.is_some();
-        Ok(self.config.clone().map(|config| (config, is_typed)))
-    }
-
-    fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
-        Ok(Config::search(Some(&self.here))?.all()?.map(Arc::new))
-    }
-
-    fn unseen(&self) -> Result<Option<Arc<Config>>, OpenError> {
-        let (Some(saw), None) = (&self.saw, &self.config) else {
-            return Ok(None);
-        };
-        let (unseen, _) = Config::unseen(Some(&self.here), saw)?.beside();
-        Ok(unseen.map(Arc::new))
-    }
-}
-
-/// The folder that the URL of a store names.
-fn folder_of(url: &str) -> Result<PathBuf, OpenError> {
-    config::folder_of_url(url).ok_or_else(|| OpenError::Elsewhere {
-        url: url.to_owned(),
-    })
 }
 
 fn all_named(names: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<LockName>, AcquireError> {
@@ -1449,6 +1337,17 @@ impl Shared {
     }
 }
 
+/// Whether a grant took the lock over from a holder that had died.
+fn has_died(events: &[Event]) -> bool {
+    events.iter().any(|event| {
+        matches!(
+            event,
+            Event::Stolen { why: Takeover::Stale(_), previous: Some(claim), .. }
+                if claim.token.is_some() && !ends_without_release(claim)
+        )
+    })
+}
+
 #[cfg(target_os = "linux")]
 fn is_kept_by(pid: u32, file: &Path, ticket: u64) -> bool {
     crate::store::file::is_kept_by(pid, file, ticket).unwrap_or(false)
@@ -1478,7 +1377,7 @@ struct Attendance<'a> {
 
 impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        if self.shared.audit.get().is_some() {
+        if self.shared.audit.is_on() {
             self.behind.get_or_insert_with(|| Behind {
                 holder: waiting.front().cloned(),
                 waiting: waiting.before(),

@@ -34,18 +34,24 @@
 //!   to check.
 //!
 //! # Features
-//! No feature is on by default; without them the library brings no clap, no tokio and no YAML.
+//! `docs/library.md` has the table. None of the default ones brings clap, tokio or YAML.
+//! - `full` (default): [`LockManager::open`](guard::LockManager::open) and `tenure.toml`, the audit, [`resume`], [`envelope`], and the
+//!   conformance suite of [`store`]. Without it a program names the folder of its locks
+//!   ([`LockManager::new`](guard::LockManager::new)), and the crate comes with 9 others.
+//! - `tracing` (with `full`): what guards tell the log.
 //! - `framework`: locks declared beside a clap command, for tools of one's own.
 //! - `etcd`: locks for many machines.
 //! - `chrono`: the time of a resume lock is a `chrono::DateTime<Utc>`, as in the original's types
 //!   ([`resume::AcquiredAt`]). It changes a type for a whole build, so it is for programs and not for libraries.
 
 pub mod clock;
+#[cfg(feature = "full")]
 pub mod envelope;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;
 pub mod model;
+#[cfg(feature = "full")]
 pub mod resume;
 pub mod store;
 pub mod testing;
@@ -57,8 +63,10 @@ pub use tenure_engine::fence;
 pub use tenure_core;
 
 use tenure_engine::{
-    advice, audit, cancel, circle, config, engine, herald, inherited, keep, line, offload, os,
-    place, process, profile, sync, trust,
+    advice, cancel, circle, engine, herald, inherited, keep, line, offload, os, process, profile,
+    search, sync, trust, view,
 };
+#[cfg(feature = "full")]
+use tenure_engine::{audit, config, place};
 #[cfg(feature = "framework")]
 use tenure_engine::{duration, printed};

@@ -5,6 +5,7 @@
 //! `examples/store` is one in under 300 lines: a folder of files. Then
 //! [`LockManager::with_store`](crate::guard::LockManager::with_store) takes it.
 
+#[cfg(feature = "full")]
 pub use tenure_engine::conformance;
 #[cfg(all(feature = "etcd", unix))]
 pub use tenure_engine::store::etcd;

@@ -36,13 +36,13 @@ use answer::{Answer, Decision};
 use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read};
 use faults::{fault, if_closed, unread};
+use hmac_sha256::Hash as Sha256;
 use leases::{Leased, Refused, Untold};
 #[cfg(feature = "mcp")]
 pub(super) use memory::agent_of_call;
 use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -802,7 +802,7 @@ fn asks(call: &Call, key: &AgentKey, folder: &Path) -> String {
     let input = serde_json::to_string(&call.input).unwrap_or_default();
     let folder = folder.to_string_lossy();
     let whole = json!([format!("{:?}", call.tool), input, key.to_string(), folder]);
-    let digest = Sha256::digest(whole.to_string().as_bytes());
+    let digest = Sha256::hash(whole.to_string().as_bytes());
     digest.get(..16).map(hex).unwrap_or_default()
 }
 

@@ -264,7 +264,7 @@ impl Surroundings {
         let nearest = searched.and_then(Option::as_ref).filter(is_projects);
         let file = match searched {
             Some(_) => nearest.map(|config| config.file.clone()),
-            None => self.start().ok().and_then(Config::project),
+            None => self.start().ok().and_then(tenure_engine::search::project),
         };
         // Not asked for where the run around has one.
         let start = saw.folder.is_none().then(|| self.start().ok()).flatten();

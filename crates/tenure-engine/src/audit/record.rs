@@ -11,8 +11,8 @@ use crate::agent_view::AgentView;
 use crate::printed::{self, acts, hex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hmac_sha256::Hash as Sha256;
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -722,7 +722,7 @@ fn seconds(duration: Duration) -> Value {
 
 /// `sha256:` and 64 hex digits, as `sha256sum` has them.
 fn hash(bytes: &[u8]) -> String {
-    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+    format!("sha256:{}", hex(&Sha256::hash(bytes)))
 }
 
 /// A system error as the audit names it: `EACCES: permission denied`; where errors have no such names,

@@ -11,13 +11,20 @@
 )]
 pub(crate) mod darwin;
 
+#[cfg(feature = "full")]
+mod errno;
 mod given;
 #[cfg(target_os = "linux")]
 mod mount;
+#[allow(unsafe_code, reason = "a few calls that no crate wraps")]
+mod raw;
 
+#[cfg(feature = "full")]
+pub(crate) use errno::error_text;
 pub(crate) use given::given;
 #[cfg(target_os = "linux")]
 pub(crate) use mount::mount_of;
+pub(crate) use raw::{group_of, session_of};
 
 #[cfg(not(target_os = "linux"))]
 use super::Mount;
@@ -874,8 +881,8 @@ pub(crate) fn unlock_file(file: impl AsFd) -> Result<(), Errno> {
 
 /// Open-file-description locks on ranges of bytes: they belong to the descriptor and its copies.
 mod ranges {
+    use super::raw as call;
     use super::{BorrowedDescriptor, Errno};
-    use nix::libc;
 
     fn range(first: i64, length: i64, kind: i32) -> libc::flock {
         libc::flock {
@@ -890,7 +897,6 @@ mod ranges {
     /// The kinds of locks, whose width differs between platforms.
     #[allow(clippy::unnecessary_cast, reason = "it is not the same type on macOS")]
     mod kinds {
-        use nix::libc;
         pub(super) const READ: i32 = libc::F_RDLCK as i32;
         pub(super) const WRITE: i32 = libc::F_WRLCK as i32;
         pub(super) const NONE: i32 = libc::F_UNLCK as i32;
@@ -900,38 +906,6 @@ mod ranges {
     fn kind(exclusive: bool) -> i32 {
         if exclusive { WRITE } else { READ }
     }
-
-    #[cfg(target_os = "linux")]
-    fn of(errno: nix::errno::Errno) -> Errno {
-        Errno::from_raw_os_error(errno as i32)
-    }
-
-    #[cfg(target_os = "linux")]
-    mod call {
-        use super::{BorrowedDescriptor, Errno, libc, of};
-        use nix::fcntl::{FcntlArg, fcntl};
-
-        pub(super) fn set(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
-            fcntl(file, FcntlArg::F_OFD_SETLK(range))
-                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
-        }
-
-        pub(super) fn wait(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
-            fcntl(file, FcntlArg::F_OFD_SETLKW(range))
-                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
-        }
-
-        pub(super) fn look(
-            file: BorrowedDescriptor<'_>,
-            range: &mut libc::flock,
-        ) -> Result<(), Errno> {
-            fcntl(file, FcntlArg::F_OFD_GETLK(range))
-                .map_or_else(|errno| Err(of(errno)), |_| Ok(()))
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    use super::darwin as call;
 
     /// Takes a byte if that is possible at once. False if another open file has it.
     pub(crate) fn try_lock_byte(
@@ -1360,25 +1334,8 @@ fn remote_kind(magic: u32) -> Option<&'static str> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
     let stat = rustix::fs::fstatfs(file)?;
-    let local = u32::try_from(nix::libc::MNT_LOCAL).unwrap_or(0);
+    let local = u32::try_from(libc::MNT_LOCAL).unwrap_or(0);
     Ok((stat.f_flags & local == 0).then_some("a network file system"))
-}
-
-/// A system error by its name: `EACCES: permission denied`.
-pub(crate) fn error_text(error: &io::Error) -> String {
-    let Some(number) = error.raw_os_error() else {
-        return error.to_string();
-    };
-    let errno = nix::errno::Errno::from_raw(number);
-    let words = errno.desc();
-    let mut rest = words.chars();
-    match rest.next() {
-        // `I/O error` stays as it is.
-        Some(first) if rest.clone().next().is_some_and(char::is_lowercase) => {
-            format!("{errno:?}: {}{}", first.to_ascii_lowercase(), rest.as_str())
-        }
-        _ => format!("{errno:?}: {words}"),
-    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -4,9 +4,10 @@
 //! The nearest process that lasts is not always it. A daemon (cron, sshd) outlives every job. The shell of a step in CI, of
 //! a task of Ansible or of a notebook's cell ends long before the job does. So what stands above counts as well.
 
+use super::kin::{is_descendant_of, is_reached, upwards};
 use super::owner::{
-    Chosen, OwnerError, Runs, base_name, choose_owner, chosen, is_descendant_of, is_init,
-    is_one_shot_shell, is_reached, is_subshell, is_wrapper, run_by_shell, upwards,
+    Chosen, OwnerError, Runs, base_name, choose_owner, chosen, is_init, is_one_shot_shell,
+    is_subshell, is_wrapper, run_by_shell,
 };
 use super::system::{Stat, arguments, name_of, parent_of_self, stat};
 use crate::shell::{After, after, only_calls};

@@ -3,9 +3,10 @@
 //! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock in its
 //! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
+use super::kin::{process_of, upwards};
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
 use crate::shell::{ends_with_its_command, is_shell};
-use tenure_core::{Host, Liveness, Process};
+use tenure_core::{Liveness, Process};
 
 /// The owner that was chosen, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,31 +18,20 @@ pub struct Chosen {
 }
 
 /// Why no owner could be named.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwnerError {
     /// No process has the given number.
-    #[error("--owner {pid}: there is no such process")]
     NoSuchProcess {
         /// The number.
         pid: u32,
     },
-    /// The process runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
-    #[error(
-        "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
-         use --owner none with a --ttl"
-    )]
+    /// It runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
     NotVisible {
         /// The number.
         pid: u32,
     },
     /// A daemon that outlives every job makes the call itself, or a shell that has nothing left to do after it.
-    #[error(
-        "a lock of this call would outlive the job or be gone at once: {daemon} (PID {pid}) makes the call, and nothing of the \
-         job lasts longer than the call does; put the work into `tenure run NAME -- CMD`, or into one shell \
-         (`sh -c 'tenure acquire x && work; tenure release x'`), or name an owner with --owner PID, or use --owner none \
-         with a --ttl"
-    )]
     NoJob {
         /// What the daemon is called.
         daemon: String,
@@ -49,28 +39,38 @@ pub enum OwnerError {
         pid: u32,
     },
     /// Each step of a job has a shell of its own, and no process of the job can be seen.
-    #[error(
-        "a lock of this call would end with this step: each step of {system} has a shell of its own, and no process that lives \
-         as long as the job can be seen; put the work into `tenure run NAME -- CMD`, or use --owner parent for this step \
-         alone, or --owner none with a --ttl"
-    )]
     NoJobOfSteps {
         /// What runs the steps.
         system: &'static str,
     },
     /// `--owner job`, and the call is in no job of which a process is known.
-    #[error(
-        "--owner job: no process above this call is known to live as long as a job (Runner.Worker, Agent.Worker, \
-         buildkite-agent bootstrap, a notebook's kernel, ansible-playbook); use --owner auto, or name one with --owner PID"
-    )]
     NotInJob,
     /// Every ancestor is a one-shot shell or the system's first process.
-    #[error(
-        "no lasting process was found that could own the lock; name one with --owner PID, \
-         or use --owner none with a --ttl"
-    )]
     NoneFound,
 }
+
+impl std::fmt::Display for OwnerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoSuchProcess { pid } => write!(f, "--owner {pid}: there is no such process"),
+            Self::NotVisible { pid } => write!(f, "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
+         use --owner none with a --ttl"),
+            Self::NoJob { daemon, pid } => write!(f, "a lock of this call would outlive the job or be gone at once: {daemon} (PID {pid}) makes the call, and nothing of the \
+         job lasts longer than the call does; put the work into `tenure run NAME -- CMD`, or into one shell \
+         (`sh -c 'tenure acquire x && work; tenure release x'`), or name an owner with --owner PID, or use --owner none \
+         with a --ttl"),
+            Self::NoJobOfSteps { system } => write!(f, "a lock of this call would end with this step: each step of {system} has a shell of its own, and no process that lives \
+         as long as the job can be seen; put the work into `tenure run NAME -- CMD`, or use --owner parent for this step \
+         alone, or --owner none with a --ttl"),
+            Self::NotInJob => f.write_str("--owner job: no process above this call is known to live as long as a job (Runner.Worker, Agent.Worker, \
+         buildkite-agent bootstrap, a notebook's kernel, ansible-playbook); use --owner auto, or name one with --owner PID"),
+            Self::NoneFound => f.write_str("no lasting process was found that could own the lock; name one with --owner PID, \
+         or use --owner none with a --ttl"),
+        }
+    }
+}
+
+impl std::error::Error for OwnerError {}
 
 /// First processes that outlive everything, and so say nothing about the caller's work.
 const INITS: [&str; 7] = [
@@ -82,21 +82,6 @@ const INITS: [&str; 7] = [
     "catatonit",
     "docker-init",
 ];
-
-/// How far up the search goes. Real trees are some ten deep.
-const ANCESTORS_MAX: usize = 64;
-
-/// A process and those above it, from the process on, as far as every link can be seen here and now.
-pub(super) fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
-    let mut next = pid;
-    let link = move || {
-        let pid = next;
-        let stat = stat(pid).filter(|_| pid != 0)?;
-        next = stat.parent;
-        Some((pid, stat))
-    };
-    std::iter::from_fn(link).take(ANCESTORS_MAX)
-}
 
 /// The process with this number as an owner, or the nearest lasting ancestor for `None`.
 ///
@@ -139,34 +124,6 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     Err(OwnerError::NoneFound)
 }
 
-/// Whether the calling process descends from `owner`, which was recorded on `host`.
-///
-/// Only true where every link can be seen here and now; anything unknown is no proof.
-pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
-    is_reached(owner, host, here, |_| true)
-}
-
-/// Whether `owner` is the calling process or an ancestor, and every process between them `passes`.
-pub(super) fn is_reached(
-    owner: &Process,
-    host: &Host,
-    here: &Host,
-    passes: impl Fn(u32) -> bool,
-) -> bool {
-    if !is_comparable(owner, host, here) {
-        return false;
-    }
-    for (pid, stat) in upwards(std::process::id()) {
-        if pid == owner.pid {
-            return stat.started() == owner.started;
-        }
-        if !passes(pid) {
-            return false;
-        }
-    }
-    false
-}
-
 /// The process that makes this call: the parent, or what stands above the programs between that run one command and end
 /// with it. `None` if that cannot be seen.
 pub fn caller() -> Option<Process> {
@@ -175,117 +132,9 @@ pub fn caller() -> Option<Process> {
     Some(process_of(pid, &stat))
 }
 
-/// Whether the calling process is a part of a run's work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kin {
-    /// The process descends from the run's command, or the run's supervisor started it for the run.
-    Inside,
-    /// The process certainly does not descend from it. The run will end without it.
-    Outside,
-    /// Not every link can be seen from here.
-    Unknown,
-}
-
-/// Whether the calling process is a part of the work of a run, whose supervisor and command were recorded on `host`.
-///
-/// A process that has lost its parent comes to the supervisor (`supervise::descendants`). If it has a session of its
-/// own, it is a daemon or a terminal server, for which the command does not wait: outside. Else it is a part of a
-/// pipeline, whose end the command may wait for: inside.
-pub fn kin_of_run(
-    supervisor: &Process,
-    command: Option<&Process>,
-    host: &Host,
-    here: &Host,
-) -> Kin {
-    if !is_comparable(supervisor, host, here) {
-        return Kin::Unknown;
-    }
-    let mut below = None;
-    for (pid, link) in upwards(std::process::id()) {
-        let this = process_of(pid, &link);
-        if Some(&this) == command {
-            return Kin::Inside;
-        }
-        if this == *supervisor {
-            // Without a command, the process has become its command (`--exec`) and adopts none, or its command is not
-            // recorded yet.
-            let is_apart = below.is_some_and(|below| has_session_of_its_own(below, pid));
-            if is_apart && command.is_none() {
-                return Kin::Unknown;
-            }
-            // A run whose command has ended stays for what goes on under it: whoever inherited the hold may be that.
-            let works = command.is_some_and(|command| {
-                let seen = stat(command.pid).filter(|stat| !stat.has_ended());
-                seen.is_some_and(|stat| stat.started() == command.started)
-            });
-            return match (is_apart, works) {
-                (false, _) => Kin::Inside,
-                (true, true) => Kin::Outside,
-                (true, false) => Kin::Unknown,
-            };
-        }
-        // No process is older than what it descends from, so the way up ends early for a caller from elsewhere.
-        let is_older = this
-            .started
-            .zip(supervisor.started)
-            .is_some_and(|(this, run)| this < run);
-        if link.parent == 0 || is_older {
-            return Kin::Outside;
-        }
-        below = Some(pid);
-    }
-    Kin::Unknown
-}
-
-/// Whether a process is in another session than its parent.
-#[cfg(unix)]
-fn has_session_of_its_own(pid: u32, parent: u32) -> bool {
-    let session = |pid: u32| {
-        let pid = i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw)?;
-        super::session_of(pid)
-    };
-    let both = session(pid).zip(session(parent));
-    both.is_some_and(|(own, parents)| own != parents)
-}
-
-#[cfg(not(unix))]
-fn has_session_of_its_own(_: u32, _: u32) -> bool {
-    false
-}
-
-/// Whether an owner's number and start mean here what they meant where they were recorded.
-pub(super) fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
-    super::shares_processes(host, here) && owner.started.is_some()
-}
-
-/// The calling process and its ancestors, seen at one moment: for a caller that shows who owns many locks. None
-/// that decides by it may keep it, for an ancestor may end.
-#[derive(Debug)]
-pub struct Ancestors(Vec<Process>);
-
-impl Ancestors {
-    /// As far as every link can be seen here and now.
-    pub fn of_caller() -> Self {
-        let seen = upwards(std::process::id());
-        Self(seen.map(|(pid, stat)| process_of(pid, &stat)).collect())
-    }
-
-    /// Whether `owner`, which was recorded on `host`, is one of them, as [`is_descendant_of`] says it.
-    pub fn have(&self, owner: &Process, host: &Host, here: &Host) -> bool {
-        is_comparable(owner, host, here) && self.0.contains(owner)
-    }
-}
-
 fn may_run(pid: u32) -> bool {
     let process = Process { pid, started: None };
     !matches!(probe(&process), Liveness::Dead(_))
-}
-
-fn process_of(pid: u32, stat: &Stat) -> Process {
-    let started = stat.started();
-    Process { pid, started }
 }
 
 pub(super) fn chosen(pid: u32, stat: &Stat) -> Chosen {
@@ -418,6 +267,7 @@ fn is_one_shot_of_windows(arguments: &[String]) -> bool {
 mod tests {
     use super::*;
     use crate::process::is_caller;
+    use crate::process::is_descendant_of;
 
     #[test]
     fn one_shot_shells_of_windows_are_told_from_scripts_and_sessions() {

@@ -17,7 +17,7 @@ pub(super) use table::{Stat, arguments, name_of, stat};
 pub use table::{children, group_is_alive};
 
 use crate::clock::{instant, since};
-use crate::os::Descriptor;
+use crate::os::{self, Descriptor};
 use rustix::process::Pid;
 use std::fs;
 use std::path::PathBuf;
@@ -144,21 +144,14 @@ pub(super) fn open(pid: u32) -> Option<Descriptor> {
 
 /// The number of a process's session; 0 if its leader is outside this PID namespace, as it is for what a container is
 /// started with. `None` if there is no such process.
-///
-/// rustix does not know this 0: its `getsid`, `getpgid` and `getpgrp` make a `Pid` of it without a look, which is
-/// undefined for a number that cannot be 0.
 pub fn session_of(pid: Pid) -> Option<i32> {
-    let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
-    let session = nix::unistd::getsid(Some(pid)).ok()?;
-    Some(session.as_raw())
+    os::session_of(pid.as_raw_pid()).ok()
 }
 
 /// The group of a process; `None` if there is no such process, or if the group's leader is outside this PID namespace
 /// (see [`session_of`]).
 pub fn group_of(pid: Pid) -> Option<Pid> {
-    let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
-    let group = nix::unistd::getpgid(Some(pid)).ok()?;
-    Pid::from_raw(group.as_raw())
+    Pid::from_raw(os::group_of(pid.as_raw_pid()).ok()?)
 }
 
 /// The process that started this one.

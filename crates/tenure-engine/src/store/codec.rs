@@ -17,10 +17,8 @@
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
 
-use crate::printed::short;
 use crate::profile::is_durable;
 use memchr::arch::all::memchr::One;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
@@ -28,6 +26,10 @@ use tenure_core::{
     Cancel, CancelKind, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process,
     Queueing, RequestId, Reservation, Stamp, WaitingFor,
 };
+
+pub(in crate::store) mod json;
+
+use json::{Json, object};
 
 /// The fact that keeps the number of a slot. It is the last one of a claim that has a slot.
 const SLOT: &str = "slot";
@@ -38,60 +40,44 @@ const CLAIM_BYTES_MIN: usize = 64;
 /// The largest number that every JSON reader keeps exactly.
 const NUMBER_MAX: u64 = 1 << 53;
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 struct Header<'a> {
     /// [`Marks::durable`]. The first key, so that the beginning of a list shows it ([`has_durable`]).
-    #[serde(default, skip_serializing_if = "is_false")]
     durable: bool,
     /// [`Marks::outlives`].
-    #[serde(default, skip_serializing_if = "is_false")]
     outlives: bool,
     last: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
     holds: u64,
-    #[serde(default, skip_serializing_if = "is_zero")]
     mean_hold_ms: u64,
     /// When the last hold ended; written only while there are claims.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_boot_ms: Option<u64>,
     /// The hosts of the claims. Each claim names its own by number, so that a thousand waiters on one
     /// machine do not repeat its ids a thousand times.
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     hosts: Vec<HostLine<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 struct HostLine<'a> {
-    #[serde(borrow)]
     name: Cow<'a, str>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     machine_id: Option<Cow<'a, str>>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     boot_id: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pid_namespace: Option<u64>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 struct CancelLine<'a> {
-    #[serde(borrow)]
     by: Cow<'a, str>,
     at_ms: u64,
     at_boot_ms: u64,
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     actor: Cow<'a, str>,
-    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     why: Cow<'a, str>,
     /// A newer run asks, and no operator.
-    #[serde(default, skip_serializing_if = "is_false")]
     newer: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     grace_ms: Option<u64>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 #[allow(
     clippy::struct_field_names,
     reason = "the unit ends the name of each number"
@@ -102,97 +88,140 @@ struct ReservationLine {
     grace_ms: u64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 struct WaitingLine<'a> {
-    #[serde(borrow)]
     place: Cow<'a, str>,
-    #[serde(borrow)]
     name: Cow<'a, str>,
     ticket: u64,
 }
 
 /// A claim. `partial` relies on the order of its keys: a new one belongs at the end.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq)]
 struct ClaimLine<'a> {
     ticket: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<u64>,
-    #[serde(default, skip_serializing_if = "is_false")]
     detached: bool,
-    #[serde(borrow)]
     request_id: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     started: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     command_pid: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     command_started: Option<u64>,
-    #[serde(borrow)]
     actor: Cow<'a, str>,
-    #[serde(default, skip_serializing_if = "is_first")]
     host: usize,
-    #[serde(borrow)]
     why: Cow<'a, str>,
     entered_ms: u64,
     entered_boot_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     since_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     since_boot_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     renewed_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     renewed_boot_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "is_zero")]
     renewals: u64,
-    #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     facts: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     ttl_ms: u64,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     force: Option<Cow<'a, str>>,
     /// How many claims may hold at once; 0 means any number of shared claims. An exclusive claim has
     /// none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     slots: Option<u32>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     queue: Option<Cow<'a, str>>,
-    #[serde(default, skip_serializing_if = "is_zero")]
     grace_ms: u64,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     cancel: Option<CancelLine<'a>>,
     /// On disk the field keeps its older name.
-    #[serde(rename = "away", default, skip_serializing_if = "Option::is_none")]
     reservation: Option<ReservationLine>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     waiting_for: Option<WaitingLine<'a>>,
     /// Since when it stands aside while its process is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     aside_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     aside_boot_ms: Option<u64>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+object! {
+    Header<'a>:
+    durable "durable",
+    outlives "outlives",
+    last "last" must,
+    holds "holds",
+    mean_hold_ms "mean_hold_ms",
+    ended_ms "ended_ms",
+    ended_boot_ms "ended_boot_ms",
+    hosts "hosts",
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_first(number: &usize) -> bool {
-    *number == 0
+object! {
+    HostLine<'a>:
+    name "name" must,
+    machine_id "machine_id",
+    boot_id "boot_id",
+    pid_namespace "pid_namespace",
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(flag: &bool) -> bool {
-    !*flag
+object! {
+    CancelLine<'a>:
+    by "by" must,
+    at_ms "at_ms" must,
+    at_boot_ms "at_boot_ms" must,
+    actor "actor",
+    why "why",
+    newer "newer",
+    grace_ms "grace_ms",
+}
+
+object! {
+    ReservationLine:
+    since_ms "since_ms" must,
+    since_boot_ms "since_boot_ms" must,
+    grace_ms "grace_ms" must,
+}
+
+object! {
+    WaitingLine<'a>:
+    place "place" must,
+    name "name" must,
+    ticket "ticket" must,
+}
+
+object! {
+    ClaimLine<'a>:
+    ticket "ticket" must,
+    token "token",
+    detached "detached",
+    request_id "request_id" must,
+    pid "pid",
+    started "started",
+    command_pid "command_pid",
+    command_started "command_started",
+    actor "actor" must,
+    host "host",
+    why "why" must,
+    entered_ms "entered_ms" must,
+    entered_boot_ms "entered_boot_ms" must,
+    since_ms "since_ms",
+    since_boot_ms "since_boot_ms",
+    renewed_ms "renewed_ms",
+    renewed_boot_ms "renewed_boot_ms",
+    renewals "renewals",
+    facts "facts",
+    ttl_ms "ttl_ms" must,
+    force "force",
+    slots "slots",
+    queue "queue",
+    grace_ms "grace_ms",
+    cancel "cancel",
+    reservation "away",
+    waiting_for "waiting_for",
+    aside_ms "aside_ms",
+    aside_boot_ms "aside_boot_ms",
 }
 
 /// Why bytes are no list of claims, or a list cannot become bytes.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodecError(String);
+
+impl std::fmt::Display for CodecError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl std::error::Error for CodecError {}
 
 impl From<String> for CodecError {
     fn from(why: String) -> Self {
@@ -212,13 +241,6 @@ impl From<CodecError> for String {
     }
 }
 
-impl CodecError {
-    /// The error for a value that serde could not write.
-    pub(in crate::store) fn unwritten(error: &serde_json::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
 /// Writes a list as bytes.
 ///
 /// # Errors
@@ -233,7 +255,7 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, CodecError> {
     }
     write_head(&mut body, entry, &hosts, Marks::of(&entry.claims))?;
     for claim in &entry.claims {
-        write_claim(&mut body, claim, &hosts)?;
+        write_claim(&mut body, claim, &hosts);
     }
     Ok(body)
 }
@@ -263,29 +285,21 @@ pub(in crate::store) fn write_head(
         ended_boot_ms: boot_ms_of(ended),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    write_line(body, &header)
+    write_line(body, &header);
+    Ok(())
 }
 
 /// Writes a claim's line, if the list keeps claims of its kind.
-///
-/// # Errors
-/// - As [`encode`].
-pub(in crate::store) fn write_claim(
-    body: &mut Vec<u8>,
-    claim: &Claim,
-    hosts: &[&Host],
-) -> Result<(), CodecError> {
+pub(in crate::store) fn write_claim(body: &mut Vec<u8>, claim: &Claim, hosts: &[&Host]) {
     if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == *claim.holder.host);
-        write_line(body, &line(claim, host.unwrap_or(0)))?;
+        write_line(body, &line(claim, host.unwrap_or(0)));
     }
-    Ok(())
 }
 
-fn write_line(body: &mut Vec<u8>, line: &impl Serialize) -> Result<(), CodecError> {
-    serde_json::to_writer(&mut *body, line).map_err(|error| CodecError::unwritten(&error))?;
+fn write_line<'a>(body: &mut Vec<u8>, line: &impl Json<'a>) {
+    line.write(body);
     body.push(b'\n');
-    Ok(())
 }
 
 fn is_kept(claim: &Claim) -> bool {
@@ -462,8 +476,7 @@ pub(in crate::store) fn has_durable(list: &[u8]) -> bool {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
-    let header: Header<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("its header: {}", short(&error)))?;
+    let header: Header<'_> = json::read(line).map_err(|wrong| format!("its header: {wrong}"))?;
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
@@ -493,8 +506,7 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<Claim, String> {
-    let line: ClaimLine<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("a claim: {}", short(&error)))?;
+    let line: ClaimLine<'_> = json::read(line).map_err(|wrong| format!("a claim: {wrong}"))?;
     let host = hosts.get(line.host).ok_or("a claim names no host")?;
     claim(line, Arc::clone(host))
 }

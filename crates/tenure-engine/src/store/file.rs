@@ -66,11 +66,14 @@ use super::contract::{
 };
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
-use crate::config;
+#[cfg(feature = "full")]
+use crate::config as machine;
 use crate::os::{self, Root, Sharing};
 use crate::process::Identity;
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
+#[cfg(not(feature = "full"))]
+use crate::search as machine;
 use crate::trust::Named;
 use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
@@ -377,7 +380,7 @@ impl FileStore {
         };
         let opened = match open(false) {
             Ok(None) if create && !self.is_machines => {
-                if config::is_machines_folder(path) {
+                if machine::is_machines_folder(path) {
                     return Err(missing());
                 }
                 open(true)

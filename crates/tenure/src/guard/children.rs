@@ -3,9 +3,8 @@
 //! What it leaves to others: how a hold and a place are written down (`inherited`), and what a program makes of them.
 
 use super::{Guard, Guards};
-use crate::config::Config;
-use crate::inherited::{self, AROUND, Around, HELD, Saw};
-use crate::place::{At, Variables};
+use crate::inherited::{self, AROUND, Around, At, HELD, Saw};
+use crate::search;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -98,12 +97,13 @@ fn envs(guards: &[Guard]) -> Vec<(&'static str, OsString)> {
         inherited::extend(&mut held, guard.token(), &folder, guard.name());
     }
     let here = std::env::current_dir().ok();
-    let project = here.as_deref().and_then(Config::project);
-    let (saw, variables) = (told.saw.clone().unwrap_or_default(), Variables::all());
+    let project = here.as_deref().and_then(search::project);
+    let (saw, variables) = (told.saw.clone().unwrap_or_default(), inherited::variables());
+    let said = variables.iter().map(|(name, value)| (*name, &**value));
     let around = Around {
         is_machines: told.is_machines,
         config: told.config.clone(),
-        saw: saw.with(variables.written(), here.as_deref(), project.as_deref()),
+        saw: saw.with(said, here.as_deref(), project.as_deref()),
         ..Around::of(told.at.clone(), &shared.identity)
     };
     let hold = inherited::Hold {

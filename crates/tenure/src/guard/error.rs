@@ -4,8 +4,11 @@
 
 use super::Again;
 use super::status::{LockHolder, LockStatus, LockWaiter};
-use crate::config::{ConfigError, by_variables};
+use crate::advice::by_variables;
+#[cfg(feature = "full")]
+use crate::config::ConfigError;
 use crate::store::StoreError;
+use crate::view::LockView;
 use std::fmt;
 use std::io::ErrorKind;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -13,33 +16,55 @@ use std::time::Duration;
 use tenure_core::{Claim, Entry, Holder, LockName, NameError, Now, Policy, Reason, Refusal};
 
 /// Why there is no place for locks.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A configuration cannot be used, or none names a folder.
-    #[error("{}", by_variables(&.0.to_string()))]
+    #[cfg(feature = "full")]
     Config(ConfigError),
     /// The folder cannot be named.
-    #[error("the lock folder cannot be named: {source}")]
     Folder {
         /// Why not.
         r#source: std::io::Error,
     },
     /// The locks are kept on servers. A program that wants them opens them by name, and says what it
     /// trusts them by.
-    #[error("the locks are kept at {url}; open them with LockManager::etcd")]
     Elsewhere {
         /// The URL that `TENURE_STORE` or a `tenure.toml` names.
         url: String,
     },
     /// The connection to the servers cannot be started.
-    #[error(transparent)]
     Servers {
         /// Why not.
         source: StoreError,
     },
 }
 
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "full")]
+            Self::Config(error) => f.write_str(&by_variables(&error.to_string())),
+            Self::Folder { source } => write!(f, "the lock folder cannot be named: {source}"),
+            Self::Elsewhere { url } => write!(
+                f,
+                "the locks are kept at {url}; open them with LockManager::etcd"
+            ),
+            Self::Servers { source } => source.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Servers { source } => source.source(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "full")]
 impl From<ConfigError> for OpenError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
@@ -60,32 +85,28 @@ fn advice(again: Again) -> &'static str {
 }
 
 /// Why a lock was not acquired.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// The name cannot be the name of a lock.
-    #[error("the lock name {name:?} cannot be used: {source}")]
     Name {
         /// What was given.
         name: String,
         /// The rule that the name breaks.
         r#source: NameError,
     },
-    /// A pool of 0 slots was wanted.
-    #[error("{name}: nobody can have one of 0 slots")]
+    /// One of 0 slots was wanted.
     NoSlots {
         /// The lock.
         name: LockName,
     },
     /// Another caller has it, and the wait is over or was not wanted.
-    #[error("{0}")]
     Held(Box<Refused>),
     /// Something else stands there: a record that cannot be read, or a stale one that this policy
     /// leaves alone.
-    #[error("{0}")]
     Refused(Box<Refused>),
-    /// The calling process has the lock, in some thread or task, so that waiting for it might never end. See [`Again`].
-    #[error("{name} is held by this process; {}", advice(*.again))]
+    /// This process has it, in some thread or task, so that waiting for it might never end. See
+    /// [`Again`].
     HeldByThisProcess {
         /// The lock.
         name: LockName,
@@ -96,19 +117,14 @@ pub enum AcquireError {
     },
     /// The `tenure run` around this process has it, or the program that started it with [`Guard::envs`](super::Guard::envs). That
     /// waits for this process.
-    #[error("{name} is held by the run or program that this process works for")]
     HeldByOuterRun {
         /// The lock.
         name: LockName,
         /// The fencing token of that hold.
         token: u64,
     },
-    /// The lock is held from before this process was made by a fork, or became this program by an exec, and nobody but
-    /// this process keeps it by now: by a descriptor that it inherited. So a wait would never end.
-    #[error(
-        "{name} is held by what this process inherited from an earlier one, which has ended; LockManager::adopt (after a \
-         fork) or adopt_handed_on (after an exec) goes on with that hold"
-    )]
+    /// It is held from before this process was made by a fork, or became this program by an exec, and nobody but this process
+    /// keeps it by now: by a descriptor that it inherited. So a wait would never end.
     HeldFromBefore {
         /// The lock.
         name: LockName,
@@ -118,33 +134,28 @@ pub enum AcquireError {
     /// Another caller has the lock and waits, itself or through others, for one that this caller works under
     /// ([`Options::under`](super::Options::under)), and this caller came last. Its claim has left the queue. The others go on
     /// once it gives back what it has.
-    #[error("waiting for {name} would never end: its holder waits for a lock that this caller has")]
     Deadlock {
         /// The lock.
         name: LockName,
     },
     /// The wait was cancelled. The claim has left the queue.
-    #[error("waiting for {name} was cancelled")]
     Cancelled {
         /// The lock.
         name: LockName,
     },
     /// Another claim asked this one to stop before it held anything.
-    #[error("waiting for {name} was given up in favour of {by}")]
     Superseded {
         /// The lock.
         name: LockName,
         /// The request id of the caller that asked.
         by: String,
     },
-    /// The calling process is a copy (by a fork) of the one that made the manager.
-    #[error("{name}: after a fork the copy needs a lock manager of its own")]
+    /// This process is a copy (by a fork) of the one that made the manager.
     Forked {
         /// The lock.
         name: LockName,
     },
     /// The system gives no thread for heartbeats, and the lock was given back.
-    #[error("{name}: no thread for heartbeats: {source}")]
     Thread {
         /// The lock.
         name: LockName,
@@ -152,7 +163,6 @@ pub enum AcquireError {
         r#source: std::io::Error,
     },
     /// The store failed: permissions, a full disk, a network file system.
-    #[error("{name}: {}", by_variables(&.source.to_string()))]
     Store {
         /// The lock.
         name: LockName,
@@ -160,6 +170,50 @@ pub enum AcquireError {
         r#source: StoreError,
     },
 }
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name { name, source } => {
+                write!(f, "the lock name {name:?} cannot be used: {source}")
+            }
+            Self::NoSlots { name } => write!(f, "{name}: nobody can have one of 0 slots"),
+            Self::Held(refused) | Self::Refused(refused) => refused.fmt(f),
+            Self::HeldByThisProcess { name, again, .. } => {
+                write!(f, "{name} is held by this process; {}", advice(*again))
+            }
+            Self::HeldByOuterRun { name, .. } => write!(
+                f,
+                "{name} is held by the run or program that this process works for"
+            ),
+            Self::HeldFromBefore { name, .. } => write!(
+                f,
+                "{name} is held by what this process inherited from an earlier one, which has ended; LockManager::adopt (after a \
+         fork) or adopt_handed_on (after an exec) goes on with that hold"
+            ),
+            Self::Deadlock { name } => write!(
+                f,
+                "waiting for {name} would never end: its holder waits for a lock that this caller has"
+            ),
+            Self::Cancelled { name } => write!(f, "waiting for {name} was cancelled"),
+            Self::Superseded { name, by } => {
+                write!(f, "waiting for {name} was given up in favour of {by}")
+            }
+            Self::Forked { name } => write!(
+                f,
+                "{name}: after a fork the copy needs a lock manager of its own"
+            ),
+            Self::Thread { name, source } => {
+                write!(f, "{name}: no thread for heartbeats: {source}")
+            }
+            Self::Store { name, source } => {
+                write!(f, "{name}: {}", by_variables(&source.to_string()))
+            }
+        }
+    }
+}
+
+impl std::error::Error for AcquireError {}
 
 impl AcquireError {
     /// Whether the lock is held: by another caller ([`AcquireError::Held`]), by this process, or by the
@@ -229,7 +283,7 @@ impl AcquireError {
     /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         let refused = self.refused()?;
-        crate::envelope::is_retryable(refused.refusal.reason).then_some(refused.retry_after)
+        crate::view::is_retryable(refused.refusal.reason).then_some(refused.retry_after)
     }
 
     /// The holder in the way as [`AcquireError::holder`] has it, with since when it holds. Its text is a line for people:
@@ -279,11 +333,13 @@ impl OpenError {
     pub fn is_permission(&self) -> bool {
         let denied = |source: &std::io::Error| source.kind() == ErrorKind::PermissionDenied;
         match self {
-            Self::Config(ConfigError::Read { source, .. }) | Self::Folder { source } => {
-                denied(source)
+            #[cfg(feature = "full")]
+            Self::Config(error) => {
+                matches!(error, ConfigError::Read { source, .. } if denied(source))
             }
+            Self::Folder { source } => denied(source),
             Self::Servers { source } => source.is_permission(),
-            Self::Config(_) | Self::Elsewhere { .. } => false,
+            Self::Elsewhere { .. } => false,
         }
     }
 }
@@ -343,6 +399,26 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// Its facts, as a document has them.
+    pub(crate) fn view(&self) -> LockView {
+        let mut view = LockView::refused(
+            &self.name,
+            self.place.clone(),
+            &self.refusal,
+            &self.entry,
+            &self.policy,
+            &self.seen,
+        );
+        view.show_stopped(&self.stopped);
+        view.unreadable_because.clone_from(&self.unreadable_because);
+        if let Some(holder) = &mut view.holder {
+            holder.is_this_process = self.is_own;
+        }
+        view
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(rest) = self.before_restart {
@@ -369,31 +445,43 @@ impl fmt::Display for Refused {
 }
 
 /// What went wrong in a release. The guard is gone: nothing more has to be done, and the error keeps nothing.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lock was not held any more, so two holders may have been at work. The new holder keeps it.
-    #[error("{name} was lost before it was released")]
     Lost {
         /// The lock.
         name: LockName,
     },
     /// The store failed. In a folder the lock is free as soon as the next caller looks. On servers the manager tries again
     /// by itself, until the lease of the hold has run out.
-    #[error("{name} was not released: {source}")]
     Store {
         /// The lock.
         name: LockName,
         /// How it failed.
         r#source: StoreError,
     },
-    /// The calling process is a copy (by a fork) of the one that made the guard, which keeps the lock.
-    #[error("{name} belongs to the process that this one is a copy of")]
+    /// This process is a copy (by a fork) of the one that made the guard, which keeps the lock.
     Forked {
         /// The lock.
         name: LockName,
     },
 }
+
+impl fmt::Display for ReleaseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { name } => write!(f, "{name} was lost before it was released"),
+            Self::Store { name, source } => write!(f, "{name} was not released: {source}"),
+            Self::Forked { name } => write!(
+                f,
+                "{name} belongs to the process that this one is a copy of"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReleaseError {}
 
 impl ReleaseError {
     /// Whether the system, or the servers, refuse access.
@@ -410,11 +498,10 @@ impl ReleaseError {
 }
 
 /// Why a process did not get a hold of an earlier one.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum AdoptError {
     /// The name cannot be the name of a lock.
-    #[error("the lock name {name:?} cannot be used: {source}")]
     Name {
         /// What was given.
         name: String,
@@ -422,19 +509,16 @@ pub enum AdoptError {
         r#source: NameError,
     },
     /// The lock is not held any more: the earlier process gave it back, or somebody took it.
-    #[error("{name} was lost before this process went on with it")]
     Lost {
         /// The lock.
         name: LockName,
     },
-    /// The calling process is a copy (by a fork) of the one that made the manager.
-    #[error("{name}: after a fork the copy needs a lock manager of its own")]
+    /// This process is a copy (by a fork) of the one that made the manager.
     Forked {
         /// The lock.
         name: LockName,
     },
     /// The system gives no thread for heartbeats, and the lock was given back.
-    #[error("{name}: no thread for heartbeats: {source}")]
     Thread {
         /// The lock.
         name: LockName,
@@ -442,7 +526,6 @@ pub enum AdoptError {
         r#source: std::io::Error,
     },
     /// The store failed. The lock stays with the earlier process.
-    #[error("{name}: {source}")]
     Store {
         /// The lock.
         name: LockName,
@@ -451,12 +534,32 @@ pub enum AdoptError {
     },
 }
 
+impl fmt::Display for AdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name { name, source } => {
+                write!(f, "the lock name {name:?} cannot be used: {source}")
+            }
+            Self::Lost { name } => write!(f, "{name} was lost before this process went on with it"),
+            Self::Forked { name } => write!(
+                f,
+                "{name}: after a fork the copy needs a lock manager of its own"
+            ),
+            Self::Thread { name, source } => {
+                write!(f, "{name}: no thread for heartbeats: {source}")
+            }
+            Self::Store { name, source } => write!(f, "{name}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for AdoptError {}
+
 /// Why a lock could not be looked at, asked about or cleaned.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum AdminError {
     /// The name cannot be the name of a lock.
-    #[error("the lock name {name:?} cannot be used: {source}")]
     Name {
         /// What was given.
         name: String,
@@ -464,15 +567,39 @@ pub enum AdminError {
         r#source: NameError,
     },
     /// The store failed.
-    #[error(transparent)]
     Store {
         /// How.
-        #[from]
         r#source: StoreError,
     },
-    /// The calling process is a copy (by a fork) of the one that made the manager.
-    #[error("after a fork the copy needs a lock manager of its own")]
+    /// This process is a copy (by a fork) of the one that made the manager.
     Forked,
+}
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name { name, source } => {
+                write!(f, "the lock name {name:?} cannot be used: {source}")
+            }
+            Self::Store { source } => source.fmt(f),
+            Self::Forked => f.write_str("after a fork the copy needs a lock manager of its own"),
+        }
+    }
+}
+
+impl From<StoreError> for AdminError {
+    fn from(source: StoreError) -> Self {
+        Self::Store { source }
+    }
+}
+
+impl std::error::Error for AdminError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store { source } => source.source(),
+            _ => None,
+        }
+    }
 }
 
 impl AdminError {
@@ -489,17 +616,15 @@ impl UnwindSafe for OpenError {}
 impl RefUnwindSafe for OpenError {}
 
 /// Why a hold could not be shown to stand.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The guard does not hold the lock, or not in this process.
-    #[error("{name} is lost")]
+    /// It does not, or not in this process.
     Lost {
         /// The lock.
         name: LockName,
     },
     /// The store failed, and cannot tell.
-    #[error("{name}: {source}")]
     Store {
         /// The lock.
         name: LockName,
@@ -507,6 +632,17 @@ pub enum VerifyError {
         r#source: StoreError,
     },
 }
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost { name } => write!(f, "{name} is lost"),
+            Self::Store { name, source } => write!(f, "{name}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {}
 
 impl VerifyError {
     /// Whether the system, or the servers, refuse access.

@@ -1,8 +1,8 @@
 //! The errors of guards as programs see them: exit code and the document's `error`.
 
-use super::{AcquireError, OpenError, Refused};
-use crate::config::by_variables;
-use crate::envelope::{Exit, Failure, LockView};
+use super::{AcquireError, OpenError};
+use crate::advice::by_variables;
+use crate::envelope::{Exit, Failure};
 use tenure_core::{LockName, Reason};
 
 impl From<AcquireError> for Failure {
@@ -72,29 +72,10 @@ impl From<OpenError> for Failure {
     }
 }
 
-impl Refused {
-    /// The lock's facts, as a document has them.
-    pub(crate) fn view(&self) -> LockView {
-        let mut view = LockView::refused(
-            &self.name,
-            self.place.clone(),
-            &self.refusal,
-            &self.entry,
-            &self.policy,
-            &self.seen,
-        );
-        view.show_stopped(&self.stopped);
-        view.unreadable_because.clone_from(&self.unreadable_because);
-        if let Some(holder) = &mut view.holder {
-            holder.is_this_process = self.is_own;
-        }
-        view
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Refused;
     use crate::store::StoreError;
     use std::io::ErrorKind;
     use std::time::Duration;

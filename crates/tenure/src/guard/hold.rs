@@ -7,7 +7,6 @@ use super::audit::Line;
 use super::error::{ReleaseError, VerifyError};
 use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
-use crate::audit::{Ending, Record, Releaser};
 use crate::keep::releases::{Leaving, ReleaseTry, TRY_MAX};
 use crate::keep::{Ask, KeeperHold, LeaseEnd, Life, Loss, News, RENEWAL_MAX, Watching};
 use crate::offload::{self, Logs};
@@ -994,11 +993,8 @@ impl ReleaseLog {
     fn log(&self, name: &LockName, token: u64, line: Option<&Line>) {
         if let Some(line) = line {
             match self {
-                Self::Released(held_ms) => line.write(|occasion| {
-                    let held = Duration::from_millis(*held_ms);
-                    Record::lock_released(occasion, held, Ending::Success, Releaser::Owner)
-                }),
-                Self::Lost => line.write(|occasion| Record::lock_lost(occasion, Some(token))),
+                Self::Released(held_ms) => line.released(Duration::from_millis(*held_ms)),
+                Self::Lost => line.lost(token),
                 Self::Failed(_) | Self::Nothing => {}
             }
         }
@@ -1035,7 +1031,7 @@ enum Finder {
 
 fn tell(state: GuardState, name: &LockName, token: u64, line: Option<&Line>) {
     if let (GuardState::Lost, Some(line)) = (state, line) {
-        line.write(|occasion| Record::lock_lost(occasion, Some(token)));
+        line.lost(token);
     }
     match state {
         GuardState::Held => {}

@@ -11,17 +11,6 @@ use tenure_core::{Claim, Event, LockName, Takeover};
 /// What filters name.
 const TARGET: &str = "tenure";
 
-/// Whether a grant took the lock over from a holder that had died.
-pub(super) fn has_died(events: &[Event]) -> bool {
-    events.iter().any(|event| {
-        matches!(
-            event,
-            Event::Stolen { why: Takeover::Stale(_), previous: Some(claim), .. }
-                if claim.token.is_some() && !ends_without_release(claim)
-        )
-    })
-}
-
 pub(super) fn acquired(name: &LockName, claim: &Claim, events: &[Event], waited: Duration) {
     for event in events {
         if let Event::Stolen { why, previous, .. } = event {

@@ -2,8 +2,8 @@
 //!
 //! The facts and the words are those of `tenure check`.
 
-use crate::envelope::{HolderView, LockView, QueueView};
 use crate::store::Reading;
+use crate::view::{HolderView, LockView, QueueView};
 use std::fmt;
 use std::time::{Duration, SystemTime};
 use tenure_core::{Claim, Entry, Holder, LockName, Mode, Now, Policy};

@@ -13,18 +13,10 @@ use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Liveness, LockName, NameError, Policy, Process};
 
 /// What went wrong with a resume lock.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ResumeLockError {
     /// Another process holds the lock. Try again later, or override it.
-    #[error(
-        "Resume already in progress for job {job_id}\n\
-         Lock held by: PID {process_id} on {host} (acquired {since})\n\
-         Please wait for the other process to complete, or use --force to override.{far}",
-        host = shown(hostname),
-        since = utc(acquired_at),
-        far = WhatHelps(override_command.as_deref(), *is_orphaned),
-    )]
     InProgress {
         /// The session or job.
         job_id: String,
@@ -42,13 +34,6 @@ pub enum ResumeLockError {
     },
     /// The calling process holds the lock. The caller should be handed the guard, or
     /// [`again`](super::ResumeLock::again) of it.
-    #[error(
-        "Resume already in progress for job {job_id}\n\
-         Lock held by: PID {process_id} on {host} (acquired {since}), held by this process\n\
-         Call `again` on the lock that this process has to enter it once more.",
-        host = shown(hostname),
-        since = utc(acquired_at),
-    )]
     HeldByThisProcess {
         /// The session or job.
         job_id: String,
@@ -61,7 +46,6 @@ pub enum ResumeLockError {
     },
     /// The record cannot be understood, and stayed so for as long as a writer could need to finish
     /// it. Overriding replaces it.
-    #[error("Failed to check lock status for {job_id}: {reason} ({place})", reason = shown(why))]
     Unreadable {
         /// The session or job.
         job_id: String,
@@ -71,7 +55,6 @@ pub enum ResumeLockError {
         why: String,
     },
     /// The lock was held, and is not held any more.
-    #[error("The resume lock for {job_id} is lost: {why}")]
     Lost {
         /// The session or job.
         job_id: String,
@@ -79,7 +62,6 @@ pub enum ResumeLockError {
         why: &'static str,
     },
     /// The id cannot be the name of a lock: it has to be a file name that never leaves its folder.
-    #[error("{job_id:?} cannot be the id of a session or job: {source}")]
     BadId {
         /// What was given.
         job_id: String,
@@ -87,7 +69,6 @@ pub enum ResumeLockError {
         r#source: NameError,
     },
     /// The folder of the locks cannot be made.
-    #[error("Failed to create locks directory {}: {source}", path.display())]
     CreateFolder {
         /// The folder.
         path: PathBuf,
@@ -95,7 +76,6 @@ pub enum ResumeLockError {
         r#source: std::io::Error,
     },
     /// The system gives no thread for an async call.
-    #[error("Failed to start a thread that acquires the lock for {job_id}: {source}")]
     Thread {
         /// The session or job.
         job_id: String,
@@ -103,7 +83,6 @@ pub enum ResumeLockError {
         r#source: std::io::Error,
     },
     /// The store failed: permissions, a full disk, a network file system.
-    #[error("Failed to reach the lock for {job_id}: {source}")]
     Store {
         /// The session or job.
         job_id: String,
@@ -111,6 +90,70 @@ pub enum ResumeLockError {
         r#source: StoreError,
     },
 }
+
+impl Display for ResumeLockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InProgress {
+                job_id,
+                process_id,
+                hostname,
+                acquired_at,
+                override_command,
+                is_orphaned,
+                ..
+            } => write!(
+                f,
+                "Resume already in progress for job {job_id}\n\
+         Lock held by: PID {process_id} on {host} (acquired {since})\n\
+         Please wait for the other process to complete, or use --force to override.{far}",
+                host = shown(hostname),
+                since = utc(acquired_at),
+                far = WhatHelps(override_command.as_deref(), *is_orphaned)
+            ),
+            Self::HeldByThisProcess {
+                job_id,
+                process_id,
+                hostname,
+                acquired_at,
+                ..
+            } => write!(
+                f,
+                "Resume already in progress for job {job_id}\n\
+         Lock held by: PID {process_id} on {host} (acquired {since}), held by this process\n\
+         Call `again` on the lock that this process has to enter it once more.",
+                host = shown(hostname),
+                since = utc(acquired_at)
+            ),
+            Self::Unreadable {
+                job_id, place, why, ..
+            } => write!(
+                f,
+                "Failed to check lock status for {job_id}: {reason} ({place})",
+                reason = shown(why)
+            ),
+            Self::Lost { job_id, why } => write!(f, "The resume lock for {job_id} is lost: {why}"),
+            Self::BadId { job_id, source } => write!(
+                f,
+                "{job_id:?} cannot be the id of a session or job: {source}"
+            ),
+            Self::CreateFolder { path, source } => write!(
+                f,
+                "Failed to create locks directory {}: {source}",
+                path.display()
+            ),
+            Self::Thread { job_id, source } => write!(
+                f,
+                "Failed to start a thread that acquires the lock for {job_id}: {source}"
+            ),
+            Self::Store { job_id, source } => {
+                write!(f, "Failed to reach the lock for {job_id}: {source}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ResumeLockError {}
 
 impl ResumeLockError {
     pub(super) fn from_store(name: &LockName, source: StoreError) -> Self {

@@ -24,6 +24,8 @@ mod ends;
 #[path = "../../../tenure-engine/src/store/file/ends.rs"]
 mod files;
 mod guard;
+#[path = "../../../tenure-engine/src/logs.rs"]
+mod logs;
 #[path = "../../../tenure-engine/src/offload.rs"]
 mod offload;
 mod turns;

@@ -10,8 +10,8 @@
 use super::files::{self, Hindered, Target, make_folder};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use hmac_sha256::Hash as Sha256;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +69,7 @@ impl Receipt {
 }
 
 fn checksum(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+    hex(&Sha256::hash(bytes))
 }
 
 /// The folder of the receipts.

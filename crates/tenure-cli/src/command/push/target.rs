@@ -15,7 +15,7 @@ use super::upstream::{self, Upstream};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
-use sha2::{Digest, Sha256};
+use hmac_sha256::Hash as Sha256;
 use std::path::Path;
 use tenure_core::{LockName, NameError};
 use tenure_engine::printed::hex;
@@ -163,11 +163,11 @@ fn lock_name(place: &str, branch: &str) -> Result<LockName, NameError> {
     let place = place.trim_end_matches('/');
     let place = place.strip_suffix(".git").unwrap_or(place);
     let repository = place.rsplit(['/', ':']).next().unwrap_or_default();
-    let digest = Sha256::new()
-        .chain_update(place)
-        .chain_update([0])
-        .chain_update(branch)
-        .finalize();
+    let mut hash = Sha256::new();
+    hash.update(place);
+    hash.update([0]);
+    hash.update(branch);
+    let digest = hash.finalize();
     let digest = digest.get(..DIGEST_BYTES).map(hex).unwrap_or_default();
     LockName::new(format!(
         "push-{}-{}-{digest}",

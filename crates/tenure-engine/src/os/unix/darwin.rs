@@ -4,38 +4,12 @@
 //! The only unsafe code of the library on this system. It asks the system and decides nothing; an answer
 //! that is shorter than what was asked for is an error.
 
-use super::{BorrowedDescriptor, Errno};
-use nix::libc;
+use super::Errno;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr;
-
-/// Takes or gives back a range, if that is possible at once.
-pub(super) fn set(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
-    call(file, libc::F_OFD_SETLK, &mut range.clone())
-}
-
-/// Takes a range, sleeping until it can be had.
-pub(super) fn wait(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<(), Errno> {
-    call(file, libc::F_OFD_SETLKW, &mut range.clone())
-}
-
-/// Writes into the range which process has a part of it.
-pub(super) fn look(file: BorrowedDescriptor<'_>, range: &mut libc::flock) -> Result<(), Errno> {
-    call(file, libc::F_OFD_GETLK, range)
-}
-
-fn call(file: BorrowedDescriptor<'_>, command: i32, range: &mut libc::flock) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open for the length of the call, and all three commands read and write one
-    // `struct flock`, which `range` points at and borrows exclusively.
-    let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, ptr::from_mut(range)) };
-    if answer == -1 {
-        return Err(last_error());
-    }
-    Ok(())
-}
 
 fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)

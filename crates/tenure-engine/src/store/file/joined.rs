@@ -16,8 +16,8 @@
 //! File times prove nothing more, for a clock may be set after the boot.
 
 use super::publication::Published;
+use crate::profile::FUTURE;
 use crate::profile::Record;
-use crate::profile::document::FUTURE;
 use std::time::Duration;
 use tenure_core::{
     Claim, Entry, Event, Host, Kind, LockName, Now, Policy, Silence, Stamp, UnknownLife,

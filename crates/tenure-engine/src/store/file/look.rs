@@ -16,7 +16,7 @@ use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
 use crate::clock::{instant, since};
 use crate::process::{self, Sights, liveness};
 use crate::profile::Record;
-use crate::profile::document::UNJUDGED;
+use crate::profile::UNJUDGED;
 use crate::store::codec;
 use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};

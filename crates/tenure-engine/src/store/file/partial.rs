@@ -110,7 +110,7 @@ impl Rest {
         for line in &self.read {
             parts.lend_until(line.range.start);
             if let Some(claim) = entry.claim(line.ticket) {
-                codec::write_claim(&mut parts.text, claim, &hosts)?;
+                codec::write_claim(&mut parts.text, claim, &hosts);
             }
             parts.at = line.range.end + 1;
         }
@@ -123,7 +123,7 @@ impl Rest {
         // New claims have the highest tickets.
         let new = entry.claims.iter();
         for claim in new.filter(|claim| claim.ticket > self.known) {
-            codec::write_claim(&mut text, claim, &hosts)?;
+            codec::write_claim(&mut text, claim, &hosts);
         }
         pieces.push(Piece::Lines(Cow::Owned(text)));
         Ok(pieces)

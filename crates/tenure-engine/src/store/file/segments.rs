@@ -24,8 +24,8 @@
 //! A build without segments takes that first line for a damaged header, and refuses.
 
 use super::lines::{is_plain, number, ticket_of};
+use crate::store::codec::json::{self, Json, object};
 use memchr::arch::all::memchr::One;
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Range;
 use twox_hash::XxHash64;
@@ -34,11 +34,15 @@ use twox_hash::XxHash64;
 const MARK: &str = "{\"segments\":[";
 
 /// The line that names segments.
-#[derive(Serialize, Deserialize)]
 struct Index<'a> {
-    #[serde(borrow)]
     segments: Vec<SegmentFields<'a>>,
     at: usize,
+}
+
+object! {
+    Index<'a>:
+    segments "segments" must,
+    at "at" must,
 }
 
 /// Slot, length, checksum, number of claims, first ticket, and [`Kind`] as a number.
@@ -259,7 +263,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
         return None;
     }
     let end = One::new(b'\n').find(body)?;
-    let Index { segments, at } = serde_json::from_slice(body.get(..end)?).ok()?;
+    let Index { segments, at } = json::read(body.get(..end)?).ok()?;
     let named: Vec<Segment> = segments
         .into_iter()
         .map(Segment::named)
@@ -365,7 +369,7 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, before: &Text) -> Option<Layou
             }
         }
     }
-    let page = [line_of(&segments, front.len())?, front, back];
+    let page = [line_of(&segments, front.len()), front, back];
     Some(Layout {
         new,
         page: page.into_iter().map(Cow::Owned).collect(),
@@ -374,11 +378,12 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, before: &Text) -> Option<Layou
 }
 
 /// The line that names these segments, and where in the page's list they belong.
-fn line_of(segments: &[Segment], at: usize) -> Option<Vec<u8>> {
+fn line_of(segments: &[Segment], at: usize) -> Vec<u8> {
     let segments = segments.iter().map(Segment::name).collect();
-    let mut line = serde_json::to_vec(&Index { segments, at }).ok()?;
+    let mut line = Vec::new();
+    Index { segments, at }.write(&mut line);
     line.push(b'\n');
-    Some(line)
+    line
 }
 
 /// Lines or segments, as many as stand side by side.

@@ -6,10 +6,13 @@
 use super::folder::{Folder, fault, io_fault, refuse_above};
 use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE, floor};
-use crate::config;
+#[cfg(feature = "full")]
+use crate::config as machine;
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Mount, Sharing};
 use crate::private::could_make_folder;
 use crate::profile::LEDGER;
+#[cfg(not(feature = "full"))]
+use crate::search as machine;
 use crate::store::StoreError;
 use crate::trust::{self, Named, OpenPath, OpenRefusal};
 use std::path::{Path, PathBuf};
@@ -124,7 +127,7 @@ impl FileStore {
 
     /// Whether the first call that takes a lock could make the folder.
     fn could_make(&self, path: &Path) -> Result<(), StoreError> {
-        if config::is_machines_folder(path) {
+        if machine::is_machines_folder(path) {
             return Err(StoreError::Missing {
                 place: path.display().to_string(),
             });

@@ -16,7 +16,7 @@ use crate::cancel::{self, Cancel};
 use crate::clock::{instant, rest_until};
 use crate::os::{self, Descriptor, Watch, WatchFor};
 use crate::process;
-use crate::profile::document::{FUTURE, UNDATED};
+use crate::profile::{FUTURE, UNDATED};
 use crate::store::contract::{About, Ask, Depth, Notices, Parked, Ring, Step, Store, Waiting};
 use crate::store::{StoreError, Wake};
 use std::ops::ControlFlow;
@@ -624,7 +624,7 @@ mod tests {
                     alarm::set(10);
                     drop(begun);
                     // SAFETY: ends this process and nothing else.
-                    unsafe { nix::libc::_exit(0) }
+                    unsafe { libc::_exit(0) }
                 }
                 ForkResult::Parent { child } => {
                     let end = waitpid(child, None).expect("its end");

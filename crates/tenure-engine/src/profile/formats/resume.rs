@@ -9,7 +9,6 @@ mod words;
 pub use words::takeover_text;
 
 use super::{Profile, Record, document, instant, own};
-use serde_json::Map;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{Claim, Host, LockName, Now, Policy};
@@ -71,13 +70,13 @@ impl Record for Resume {
             why: document::some(&holder.why),
             ..own::Own::of(claim)
         };
-        let mut object = Map::new();
-        object.insert("job_id".to_owned(), name.as_str().into());
-        object.insert("process_id".to_owned(), process.pid.into());
-        object.insert("hostname".to_owned(), hostname.into());
+        let mut object = document::Fields::default();
+        object.put("job_id", name.as_str());
+        object.put("process_id", process.pid);
+        object.put("hostname", hostname);
         let acquired_at = instant::shortest(document::since(claim)?)?;
-        object.insert("acquired_at".to_owned(), acquired_at.into());
-        object.insert("tenure".to_owned(), document::extra(&own)?);
+        object.put("acquired_at", acquired_at);
+        object.put_object("tenure", document::Field::Own(own));
         document::pretty(&object)
     }
 

@@ -5,12 +5,10 @@
 //! its only time. The coordination file keeps both.
 
 use super::{FolderRules, Profile, Record, document, instant, own};
-use serde_json::{Map, Value};
+use crate::profile::RUN;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tenure_core::{AgeLimit, AgeRule, Claim, Host, LockName, Now, Policy};
-
-/// The key under which the format names the run, and the fact that keeps it.
-pub(super) const RUN: &str = "runId";
 
 /// The profile.
 #[derive(Debug, Clone, Copy, Default)]
@@ -110,13 +108,13 @@ impl Record for Session {
             why: document::some(&holder.why),
             ..own::Own::of(claim)
         };
-        let mut object = Map::new();
-        object.insert("issueNumber".to_owned(), issue(name)?.into());
+        let mut object = document::Fields::default();
+        object.put("issueNumber", issue(name)?);
         let run_id = holder.fact(RUN).unwrap_or(owner);
-        object.insert(RUN.to_owned(), run_id.into());
-        object.insert("acquiredAt".to_owned(), acquired_at.into());
-        object.insert("pid".to_owned(), document::pid_of(holder)?.into());
-        object.insert("tenure".to_owned(), document::extra(&own)?);
+        object.put(RUN, run_id);
+        object.put("acquiredAt", acquired_at);
+        object.put("pid", document::pid_of(holder)?);
+        object.put_object("tenure", document::Field::Own(own));
         let mut bytes = document::pretty(&object)?;
         bytes.push(b'\n');
         Ok(bytes)

@@ -95,20 +95,19 @@ impl Record for Fleet {
         let actor = document::some(&holder.actor).unwrap_or_else(|| "unknown".to_owned());
         let host_id = holder.fact("host_id").unwrap_or(&holder.host.name);
         let created_at = instant::seconds(document::since(claim)?)?;
-        let mut object = Map::new();
-        let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
-        put("lock_version", VERSION.into());
-        put("lock_name", name.as_str().into());
-        put("request_id", holder.request_id.as_str().into());
-        put("actor", actor.into());
-        put("intent", required("intent")?.into());
-        put("intent_version", required("intent_version")?.into());
-        put("host_id", host_id.into());
-        put("pid", document::pid_of(holder)?.into());
-        put("created_at", created_at.into());
-        put("last_heartbeat_at", last_heartbeat_at.into());
-        put("ttl_seconds", ttl_seconds(claim)?.into());
-        put("metadata", metadata(claim, host_id)?);
+        let mut object = document::Fields::default();
+        object.put("lock_version", VERSION);
+        object.put("lock_name", name.as_str());
+        object.put("request_id", holder.request_id.as_str());
+        object.put("actor", actor);
+        object.put("intent", required("intent")?);
+        object.put("intent_version", required("intent_version")?);
+        object.put("host_id", host_id);
+        object.put("pid", document::pid_of(holder)?);
+        object.put("created_at", created_at);
+        object.put("last_heartbeat_at", last_heartbeat_at);
+        object.put("ttl_seconds", ttl_seconds(claim)?);
+        object.put_object("metadata", metadata(claim, host_id)?);
         let mut bytes = document::pretty(&object)?;
         bytes.push(b'\n');
         Ok(bytes)
@@ -239,12 +238,12 @@ fn ttl_ms(object: &Map<String, Value>) -> Result<u64, String> {
 }
 
 /// The caller's own pairs, then tenure's additions.
-fn metadata(claim: &Claim, host_id: &str) -> Result<Value, String> {
+fn metadata(claim: &Claim, host_id: &str) -> Result<document::Field, String> {
     let holder = &claim.holder;
-    let mut metadata = Map::new();
+    let mut metadata = document::Fields::default();
     for (key, value) in &holder.facts {
         if let Some(key) = key.strip_prefix(METADATA) {
-            metadata.insert(key.to_owned(), value.as_str().into());
+            metadata.put(key, value.as_str());
         }
     }
     let own = own::Own {
@@ -254,10 +253,11 @@ fn metadata(claim: &Claim, host_id: &str) -> Result<Value, String> {
         why: document::some(&holder.why),
         ..own::Own::of(claim)
     };
-    match metadata.insert(OWN.to_owned(), document::extra(&own)?) {
-        None => Ok(metadata.into()),
-        Some(_) => Err(format!("the metadata key {OWN} is taken")),
+    if metadata.has(OWN) {
+        return Err(format!("the metadata key {OWN} is taken"));
     }
+    metadata.put_object(OWN, document::Field::Own(own));
+    Ok(document::Field::Fields(metadata))
 }
 
 #[cfg(test)]

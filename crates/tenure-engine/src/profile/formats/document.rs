@@ -4,6 +4,8 @@
 
 use super::{instant, own::Own};
 use crate::printed::short;
+pub(super) use crate::profile::{FUTURE, UNDATED, UNJUDGED};
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -33,9 +35,57 @@ pub(super) fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// The object as pretty JSON, without a final newline.
-pub(super) fn pretty(object: &Map<String, Value>) -> Result<Vec<u8>, String> {
-    serde_json::to_vec_pretty(object)
+/// A record to be written: fields in the order of its format. A map of the parser keeps that order only where a feature of
+/// `serde_json` says so, which a program that uses the library need not have.
+#[derive(Default)]
+pub(super) struct Fields(Vec<(String, Field)>);
+
+/// The value of a field.
+pub(super) enum Field {
+    Value(Value),
+    Own(Own),
+    Fields(Fields),
+}
+
+impl Fields {
+    /// Adds a field, or replaces its value.
+    pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.put_object(key, Field::Value(value.into()));
+    }
+
+    /// Adds an object of fields, or tenure's own.
+    pub(super) fn put_object(&mut self, key: &str, object: Field) {
+        match self.0.iter_mut().find(|(other, _)| other == key) {
+            Some((_, value)) => *value = object,
+            None => self.0.push((key.to_owned(), object)),
+        }
+    }
+
+    /// Whether there is such a field.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.iter().any(|(other, _)| other == key)
+    }
+}
+
+impl Serialize for Fields {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
+impl Serialize for Field {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Value(value) => value.serialize(to),
+            Self::Own(own) => own.serialize(to),
+            Self::Fields(fields) => fields.serialize(to),
+        }
+    }
+}
+
+/// The record as pretty JSON, without a final newline.
+pub(super) fn pretty(fields: &Fields) -> Result<Vec<u8>, String> {
+    serde_json::to_vec_pretty(fields)
         .map_err(|error| format!("it cannot be written: {}", short(&error)))
 }
 
@@ -96,7 +146,8 @@ pub(super) fn own(value: Option<Value>) -> Option<Own> {
     serde_json::from_value(value).ok()
 }
 
-/// The extra key's object, to be written.
+/// The extra key's object, as a value.
+#[cfg(feature = "yaml")]
 pub(super) fn extra(own: &Own) -> Result<Value, String> {
     serde_json::to_value(own).map_err(|error| format!("it cannot be written: {}", short(&error)))
 }
@@ -112,15 +163,6 @@ pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
         (None, None) => Ok(0),
     }
 }
-
-/// The fact that a record's time lies in the future.
-pub(crate) const FUTURE: &str = "future";
-
-/// The fact that a record has no date that can be read, and got the date of the look.
-pub(crate) const UNDATED: &str = "undated";
-
-/// The fact that says what in a record keeps its holder from being judged.
-pub(crate) const UNJUDGED: &str = "unjudged";
 
 /// The fact [`FUTURE`], as a record says it.
 pub(super) fn future() -> (String, String) {

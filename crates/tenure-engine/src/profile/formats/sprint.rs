@@ -48,7 +48,7 @@ impl Sprint {
         if file.is_empty() || file == "." || file == ".." {
             return Err("is not the name of a file".to_owned());
         }
-        if file == super::LEDGER {
+        if file == crate::profile::LEDGER {
             return Err("is the folder of what is kept beside the locks".to_owned());
         }
         if file.contains(['/', '\\']) {
