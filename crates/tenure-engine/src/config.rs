@@ -131,14 +131,14 @@ pub enum Source {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     Read {
         /// The file.
         path: String,
         /// How it failed.
         r#source: std::io::Error,
     },
-    /// It says something that is not understood.
+    /// The file says something that is not understood.
     Syntax {
         /// The file.
         path: String,

@@ -142,7 +142,7 @@ impl std::fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// One promise as a function.
+/// A promise as a function.
 pub type Promise<H> = fn(&H) -> Result<(), Broken>;
 
 /// Every promise, with its name.

@@ -10,12 +10,12 @@ pub const MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// Why a text is no duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DurationError {
-    /// It is not written like one.
+    /// The text is not written like a duration.
     Form {
         /// The text.
         text: String,
     },
-    /// It is longer than [`MAX`].
+    /// The duration is longer than [`MAX`].
     TooLong {
         /// The text.
         text: String,

@@ -73,9 +73,9 @@ pub struct PathLock {
 /// Why a path has no lock.
 #[derive(Debug)]
 pub enum PathError {
-    /// It was empty.
+    /// The path was empty.
     Empty,
-    /// It cannot be followed.
+    /// The path cannot be followed.
     Io {
         /// The path.
         path: String,

@@ -9,7 +9,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Those of the present caller.
+    /// The logs of the present caller.
     pub fn here() -> Self {
         Self {
             dispatch: dispatcher::get_default(Clone::clone),

@@ -4,7 +4,7 @@
 pub struct Logs;
 
 impl Logs {
-    /// Those of the present caller.
+    /// The logs of the present caller.
     pub fn here() -> Self {
         Self
     }

@@ -26,7 +26,7 @@ use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
 /// Our folder beside published records. It keeps what their formats have no place for.
 pub(crate) const LEDGER: &str = ".tenure";
 
-/// One system's rules and format.
+/// A system's rules and format.
 pub trait Profile: Debug + Send + Sync {
     /// The row by which locks are judged and decided.
     fn policy(&self) -> Policy;

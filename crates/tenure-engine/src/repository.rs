@@ -74,12 +74,12 @@ pub(crate) fn is_gits_own(name: &OsStr) -> bool {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RepositoryError {
-    /// There is none.
+    /// The folder is in no repository.
     None {
         /// The folder of the call.
         place: String,
     },
-    /// It is another user's.
+    /// The repository is another user's.
     Untrusted {
         /// `.git`, or git's common folder.
         path: String,

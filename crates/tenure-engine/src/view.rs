@@ -14,9 +14,10 @@ use std::fmt::{self, Write as _};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{
-    AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
-    Life, Liveness, LockName, Mode, Now, Patience, Policy, Process, RETRY_FLOOR_MS, Reason,
-    Refusal, Silence, StaleReason, Standing, Standstill, decide, has_ended, retry_after_ms,
+    AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Evidence, Force,
+    ForceOnHeld, Kind, Life, Liveness, LivenessLock, LockName, Mode, Now, Patience, Policy,
+    Process, RETRY_FLOOR_MS, Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide,
+    has_ended, is_orphan, retry_after_ms,
 };
 
 /// A structure that is also a document, as its `serde` attributes say. A light build has no documents, and no serde.
@@ -83,11 +84,11 @@ pub struct LockView {
     pub force_after_ms: Option<u64>,
     /// Where it is kept.
     pub lock_file: String,
-    /// Which modes have room beside its holders. Set where one of them holds beside others, or another mode than an
-    /// exclusive one is asked about.
+    /// The modes that have room beside the holders. Set where one of them holds beside others, or another mode than
+    /// an exclusive one is asked about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomView>,
-    /// Its holder.
+    /// Holder of the lock.
     pub holder: Option<HolderView>,
     /// The other holders, if several may hold at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -113,14 +114,14 @@ pub struct LockView {
 }
 
 document! {
-/// Which modes have room: a new claim of that mode would hold at once.
+/// The modes that have room: a new claim of that mode would hold at once.
 #[derive(Debug, Clone, Copy)]
 pub struct RoomView {
     /// Alone.
     pub exclusive: bool,
     /// Beside other shared holders.
     pub shared: bool,
-    /// One of so many slots.
+    /// Room in the pool of slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<SlotsView>,
 }
@@ -143,11 +144,11 @@ document! {
 /// The claim that does not take its turn because its process is stopped.
 #[derive(Debug, Clone)]
 pub struct StandstillView {
-    /// Its process.
+    /// Process of the claim.
     pub pid: Option<u32>,
-    /// Its request id.
+    /// Request id of the claim.
     pub request_id: String,
-    /// Its place in line.
+    /// Place of the claim in line.
     pub ticket: u64,
     /// Since when it is its turn, RFC 3339 in UTC.
     pub since: Timestamp,
@@ -193,27 +194,27 @@ pub struct HolderView {
     pub kind: &'static str,
     /// The supervisor died and its command goes on.
     pub orphaned: bool,
-    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    /// The holder's process is stopped, by SIGSTOP or Ctrl-Z say.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// Its process that is at work: of a run the supervisor, and once that is dead the command.
+    /// Process that is at work: of a run the supervisor, and once that is dead the command.
     #[serde(rename = "pid")]
     pub work_pid: Option<u32>,
     /// The supervisor of an orphan, which is dead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supervisor_pid: Option<u32>,
-    /// Its process, as its claim names it.
+    /// Process of the holder, as its claim names it.
     #[serde(skip)]
     pub pid: Option<u32>,
-    /// Its process ids are of another PID namespace of this machine, as in a container. Here they name no
+    /// The process ids are of another PID namespace of this machine, as in a container. Here they name no
     /// process, or another one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_pid_namespace: bool,
     /// The command of a run.
     pub command_pid: Option<u32>,
-    /// Its request id.
+    /// Request id of the hold.
     pub request_id: String,
-    /// Its fencing token; `None` while the lock is being handed over.
+    /// Fencing token; `None` while the lock is being handed over.
     pub token: Option<u64>,
     /// On whose behalf.
     pub actor: String,
@@ -228,7 +229,7 @@ pub struct HolderView {
     pub since: Timestamp,
     /// For how long, in milliseconds, counted from the acquisition.
     pub age_ms: u64,
-    /// Its last renewal, likewise.
+    /// Instant of the last renewal, likewise.
     pub last_heartbeat: Timestamp,
     /// How long the hold outlives that where nothing stronger can be seen. An agent's detached hold never
     /// outlives it.
@@ -255,7 +256,7 @@ pub struct HolderView {
     /// How many claims may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Which of them it has, from 0.
+    /// Slot of the holder, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
     /// What that slot stands for, in a pool with members.
@@ -276,7 +277,7 @@ pub struct HolderView {
     /// Whether the holder's process is the one that is told this.
     #[serde(skip)]
     pub is_this_process: bool,
-    /// Its place in the list.
+    /// Place in the list.
     #[serde(skip)]
     pub ticket: u64,
     /// When it began, in milliseconds since the epoch.
@@ -300,24 +301,24 @@ document! {
 pub struct QueueView {
     /// 1 is next.
     pub position: usize,
-    /// Its place in line.
+    /// Place in line.
     pub ticket: u64,
     /// `exclusive`, `shared` or `slots`.
     pub mode: &'static str,
     /// How many claims may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
-    /// Its caller is away, and its place is kept.
+    /// The waiter's caller is away, and its place is kept.
     pub away: bool,
-    /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
+    /// The waiter's process is stopped, by SIGSTOP or Ctrl-Z say.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// Its process.
+    /// Process of the waiter.
     pub pid: Option<u32>,
     /// As of a holder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_pid_namespace: bool,
-    /// Its request id.
+    /// Request id of the waiter.
     pub request_id: String,
     /// On whose behalf.
     pub actor: String,
@@ -471,10 +472,13 @@ impl LockView {
             return view;
         };
         view.stopped = seen.is_stopped;
-        let is_run = claim.kind == Kind::Kernel && claim.token.is_some();
         let command = look(claim.holder.command).map(|seen| seen.liveness);
-        if is_run && matches!(seen.liveness, Liveness::Dead(_)) && command == Some(Liveness::Alive)
-        {
+        let evidence = Evidence {
+            liveness_lock: LivenessLock::None,
+            process: seen.liveness,
+            command: command.unwrap_or(Liveness::NotRecorded),
+        };
+        if is_orphan(claim, &evidence) {
             view.is_orphaned();
         }
         view
@@ -669,8 +673,8 @@ impl LockView {
             .map_or(Cow::Borrowed(&*self.name), called)
     }
 
-    /// One line for people: whether it is held, by whom, where, since when and why. The first of
-    /// [`LockView::text`].
+    /// Says in a line for people whether the lock is held, by whom, where, since when and why. The
+    /// first of [`LockView::text`].
     pub fn headline(&self) -> String {
         let called = self.called();
         if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
@@ -757,7 +761,7 @@ impl HolderView {
         self.supervisor_pid = self.pid.filter(|_| self.work_pid != self.pid);
     }
 
-    /// Its agent, process, request, actor and host, as far as the record says.
+    /// The holder's agent, process, request, actor and host, as far as the record says.
     pub fn who(&self) -> String {
         let process = (self.pid, self.other_pid_namespace);
         let texts = [&*self.request_id, &self.actor, &self.host];
@@ -778,7 +782,7 @@ impl HolderView {
         line
     }
 
-    /// Its slot, as a part of a sentence; empty for another lock.
+    /// The holder's slot, as a part of a sentence; empty for another lock.
     pub fn slot_of_slots(&self) -> String {
         let member = self.member.as_deref().map(clean);
         let member = member.map(|member| format!(" ({member})"));
@@ -795,7 +799,7 @@ impl HolderView {
         purpose(&self.why)
     }
 
-    /// That it is stopped and what continues it, as a part of a sentence.
+    /// Says that the holder is stopped and what continues it, as a part of a sentence.
     pub fn is_stopped_and(&self) -> Option<String> {
         let continues = self.continuing();
         let continues = continues.map(|line| format!("stopped (`{line}` continues it)"));
@@ -808,7 +812,7 @@ impl HolderView {
         (!self.other_pid_namespace).then(|| format!("kill -CONT {pid}"))
     }
 
-    /// Which caller asked it to stop, and what for, as a part of a sentence.
+    /// The caller that asked the holder to stop, and what for, as a part of a sentence.
     fn asked(&self) -> String {
         let by = match (&self.cancel_requested_actor, &self.cancel_requested_by) {
             (Some(actor), _) => format!(" by {}", shown(actor)),

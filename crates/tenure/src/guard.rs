@@ -12,7 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Which options to ask with from many threads or tasks of one program. All of them share one [`LockManager`]:
+//! Options to ask with from many threads or tasks of one program. All of them share one [`LockManager`]:
 //!
 //! | callers | ask with | while this program has the lock |
 //! |---|---|---|

@@ -24,7 +24,7 @@ pub(crate) struct Date {
 }
 
 impl Date {
-    /// So many seconds after the Unix epoch; `None` beyond the year 9999.
+    /// The instant so many seconds after the Unix epoch; `None` beyond the year 9999.
     pub(crate) fn of_second(second: u64) -> Option<Self> {
         if second > LAST {
             return None;
@@ -50,7 +50,7 @@ impl Date {
         })
     }
 
-    /// So many microseconds after the Unix epoch, in RFC 3339 with as many digits as it takes.
+    /// Writes the instant so many microseconds after the Unix epoch, in RFC 3339 with as many digits as it takes.
     pub(crate) fn text_of_micros(micros: u64) -> String {
         let (second, part) = (micros / 1_000_000, micros % 1_000_000);
         let Some(date) = Self::of_second(second) else {

@@ -16,7 +16,7 @@ pub fn json_line(document: &impl Serialize) -> String {
     }
 }
 
-/// The same, written as the document is made.
+/// Writes a document as one line of JSON, as the document is made.
 ///
 /// # Errors
 /// - What the writer answers, or what a part of the document cannot be written for.

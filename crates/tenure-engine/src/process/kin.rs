@@ -51,9 +51,9 @@ pub(super) fn is_reached(
 /// Whether the calling process is a part of a run's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kin {
-    /// It descends from the run's command, or the run's supervisor started it for the run.
+    /// The process descends from the run's command, or the run's supervisor started it for the run.
     Inside,
-    /// It can be seen that it does not. The run will end without it.
+    /// The process certainly does not descend from it. The run will end without it.
     Outside,
     /// Not every link can be seen from here.
     Unknown,
@@ -130,10 +130,7 @@ fn has_session_of_its_own(_: u32, _: u32) -> bool {
 
 /// Whether an owner's number and start mean here what they meant where they were recorded.
 pub(super) fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
-    host.boot_id.is_some()
-        && host.boot_id == here.boot_id
-        && host.pid_namespace == here.pid_namespace
-        && owner.started.is_some()
+    super::shares_processes(host, here) && owner.started.is_some()
 }
 
 /// The calling process and its ancestors, seen at one moment: for a caller that shows who owns many locks. None

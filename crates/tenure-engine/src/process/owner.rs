@@ -26,7 +26,7 @@ pub enum OwnerError {
         /// The number.
         pid: u32,
     },
-    /// It runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
+    /// The process runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
     NotVisible {
         /// The number.
         pid: u32,

@@ -69,14 +69,14 @@ impl Line {
         })
     }
 
-    /// That the hold was released.
+    /// Records that the hold was released.
     pub(super) fn released(&self, held: Duration) {
         self.write(|occasion| {
             Record::lock_released(occasion, held, Ending::Success, Releaser::Owner)
         });
     }
 
-    /// That the hold was lost.
+    /// Records that the hold was lost.
     pub(super) fn lost(&self, token: u64) {
         self.write(|occasion| Record::lock_lost(occasion, Some(token)));
     }

@@ -95,7 +95,7 @@ pub enum AcquireError {
         /// The rule that the name breaks.
         r#source: NameError,
     },
-    /// One of 0 slots was wanted.
+    /// A pool of 0 slots was wanted.
     NoSlots {
         /// The lock.
         name: LockName,
@@ -105,8 +105,7 @@ pub enum AcquireError {
     /// Something else stands there: a record that cannot be read, or a stale one that this policy
     /// leaves alone.
     Refused(Box<Refused>),
-    /// This process has it, in some thread or task, so that waiting for it might never end. See
-    /// [`Again`].
+    /// The calling process has the lock, in some thread or task, so that waiting for it might never end. See [`Again`].
     HeldByThisProcess {
         /// The lock.
         name: LockName,
@@ -123,8 +122,8 @@ pub enum AcquireError {
         /// The fencing token of that hold.
         token: u64,
     },
-    /// It is held from before this process was made by a fork, or became this program by an exec, and nobody but this process
-    /// keeps it by now: by a descriptor that it inherited. So a wait would never end.
+    /// The lock is held from before this process was made by a fork, or became this program by an exec, and nobody but
+    /// this process keeps it by now: by a descriptor that it inherited. So a wait would never end.
     HeldFromBefore {
         /// The lock.
         name: LockName,
@@ -150,7 +149,7 @@ pub enum AcquireError {
         /// The request id of the caller that asked.
         by: String,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     Forked {
         /// The lock.
         name: LockName,
@@ -400,7 +399,7 @@ impl Refused {
 }
 
 impl Refused {
-    /// Its facts, as a document has them.
+    /// The lock's facts, as a document has them.
     pub(crate) fn view(&self) -> LockView {
         let mut view = LockView::refused(
             &self.name,
@@ -461,7 +460,7 @@ pub enum ReleaseError {
         /// How it failed.
         r#source: StoreError,
     },
-    /// This process is a copy (by a fork) of the one that made the guard, which keeps the lock.
+    /// The calling process is a copy (by a fork) of the one that made the guard, which keeps the lock.
     Forked {
         /// The lock.
         name: LockName,
@@ -513,7 +512,7 @@ pub enum AdoptError {
         /// The lock.
         name: LockName,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     Forked {
         /// The lock.
         name: LockName,
@@ -571,7 +570,7 @@ pub enum AdminError {
         /// How.
         r#source: StoreError,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     Forked,
 }
 
@@ -619,7 +618,7 @@ impl RefUnwindSafe for OpenError {}
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It does not, or not in this process.
+    /// The guard does not hold the lock, or not in this process.
     Lost {
         /// The lock.
         name: LockName,
