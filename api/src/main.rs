@@ -367,7 +367,9 @@ fn gathered(lines: &[String]) -> Vec<String> {
         } else if line.starts_with("impl") && traits(line).is_none() {
             continue;
         } else if let Some(item) = rest.strip_prefix("pub ")
-            && let (kind, item) = item.strip_prefix("const ").map_or(("", item), |rest| ("const ", rest))
+            && let (kind, item) = item
+                .strip_prefix("const ")
+                .map_or(("", item), |rest| ("const ", rest))
             && item.starts_with("tenure::")
             && let Some((above, name)) = path_of(item).rsplit_once("::")
             && let Some(own) = types.get(above).and_then(|at| out.get_mut(*at))

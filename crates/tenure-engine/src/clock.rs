@@ -214,7 +214,7 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 20] = [
+        const KNOWN: [(&str, &str); 21] = [
             (
                 "tenure-cli/src/command/agent/ask.rs",
                 "a bound for an answer",
@@ -272,6 +272,10 @@ mod tests {
                 "a bound for an answer",
             ),
             ("tenure-cli/src/command/hook.rs", "a bound for an answer"),
+            (
+                "tenure-cli/src/command.rs",
+                "a bound for an event (Windows)",
+            ),
             (
                 "tenure-cli/src/signals/windows.rs",
                 "the process is ended meanwhile",
