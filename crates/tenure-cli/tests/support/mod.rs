@@ -202,28 +202,28 @@ impl Scene {
 /// the test's folder is gone, so a test that fails leaves nothing behind.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
-    folder: PathBuf,
+    /// Goes with the test's folder. The folder itself may come back: a run that goes on makes it for its audit.
+    gate: PathBuf,
     begun: PathBuf,
     open: PathBuf,
 }
 
 impl Gate {
     pub(crate) fn new(scene: &Scene, name: &str) -> Self {
-        let folder = scene.root().to_owned();
+        let folder = scene.root();
         // Gates of one test must not share their files.
         let mut number = 0;
         loop {
             let begun = folder.join(format!("{name}.{number}.begun"));
             let gate = Self {
+                gate: folder.join(format!("{name}.{number}.gate")),
                 open: folder.join(format!("{name}.{number}.open")),
-                folder: folder.clone(),
                 begun,
             };
-            let taken = folder.join(format!("{name}.{number}.gate"));
             if fs::OpenOptions::new()
                 .write(true)
                 .create_new(true)
-                .open(taken)
+                .open(&gate.gate)
                 .is_ok()
             {
                 return gate;
@@ -237,9 +237,9 @@ impl Gate {
     pub(crate) fn script(&self, prelude: &str) -> String {
         format!(
             "{prelude}\necho $$ >'{begun}.new' && mv '{begun}.new' '{begun}'\n\
-             pause=0.01; while [ -d '{folder}' ] && [ ! -e '{open}' ]; do sleep $pause; pause=0.04; done",
+             pause=0.01; while [ -e '{gate}' ] && [ ! -e '{open}' ]; do sleep $pause; pause=0.04; done",
             begun = self.begun.display(),
-            folder = self.folder.display(),
+            gate = self.gate.display(),
             open = self.open.display(),
         )
     }
