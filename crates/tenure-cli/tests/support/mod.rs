@@ -203,7 +203,7 @@ impl Scene {
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     /// Goes with the test's folder. The folder itself may come back: a run that goes on makes it for its audit.
-    gate: PathBuf,
+    file: PathBuf,
     begun: PathBuf,
     open: PathBuf,
 }
@@ -216,14 +216,14 @@ impl Gate {
         loop {
             let begun = folder.join(format!("{name}.{number}.begun"));
             let gate = Self {
-                gate: folder.join(format!("{name}.{number}.gate")),
+                file: folder.join(format!("{name}.{number}.gate")),
                 open: folder.join(format!("{name}.{number}.open")),
                 begun,
             };
             if fs::OpenOptions::new()
                 .write(true)
                 .create_new(true)
-                .open(&gate.gate)
+                .open(&gate.file)
                 .is_ok()
             {
                 return gate;
@@ -239,7 +239,7 @@ impl Gate {
             "{prelude}\necho $$ >'{begun}.new' && mv '{begun}.new' '{begun}'\n\
              pause=0.01; while [ -e '{gate}' ] && [ ! -e '{open}' ]; do sleep $pause; pause=0.04; done",
             begun = self.begun.display(),
-            gate = self.gate.display(),
+            gate = self.file.display(),
             open = self.open.display(),
         )
     }
