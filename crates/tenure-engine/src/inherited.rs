@@ -32,7 +32,7 @@ pub const SCOPE: &str = "TENURE_SCOPE";
 pub const CONFIG: &str = "TENURE_CONFIG";
 
 /// The variables of this process that name places, each with its value.
-pub fn variables() -> Vec<(&'static str, OsString)> {
+pub(crate) fn variables() -> Vec<(&'static str, OsString)> {
     let values = [DIR, STORE, SCOPE, CONFIG].map(|name| (name, std::env::var_os(name)));
     let values = values.into_iter();
     values
@@ -160,30 +160,15 @@ impl Saw {
         self.files.iter().any(|saw| saw == resolved)
     }
 
-    /// Adds what this call sees by itself: variables, the folder of the call, the configuration of its project.
+    /// Adds what this call sees by itself: its [`variables`], its folder, the configuration of its project.
     #[must_use]
-    pub fn with<'v>(
-        mut self,
-        variables: impl Iterator<Item = (&'static str, &'v OsStr)>,
-        folder: Option<&Path>,
-        project: Option<&Path>,
-    ) -> Self {
+    pub fn with_callers(mut self, folder: Option<&Path>, project: Option<&Path>) -> Self {
         if self.folder.is_none() {
             self.folder = folder.map(Path::to_owned);
         }
-        self.add(variables, project);
-        self
-    }
-
-    /// Adds variables that name places, and the configuration of the project.
-    fn add<'v>(
-        &mut self,
-        variables: impl Iterator<Item = (&'static str, &'v OsStr)>,
-        project: Option<&Path>,
-    ) {
-        for (name, value) in variables {
-            if !self.variable(name, value) {
-                self.variables.push((name.to_owned(), value.to_owned()));
+        for (name, value) in variables() {
+            if !self.variable(name, &value) {
+                self.variables.push((name.to_owned(), value));
             }
         }
         if let Some(file) = project
@@ -193,6 +178,7 @@ impl Saw {
             self.files
                 .push(resolved.unwrap_or_else(|_| file.to_owned()));
         }
+        self
     }
 }
 

@@ -23,7 +23,7 @@ mod life;
 
 use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
-use crate::inherited::{AROUND, Around, Saw};
+use crate::inherited::{AROUND, Around, Saw, variables};
 pub use crate::inherited::{CONFIG, DIR, SCOPE, STORE};
 use crate::process;
 use crate::repository::{self, RepositoryError};
@@ -308,8 +308,8 @@ impl Variables {
         if let Ok(true) = elsewhere {
             return all;
         }
-        let seen: Vec<&str> = all
-            .written()
+        let seen: Vec<&str> = variables()
+            .into_iter()
             .filter(|(name, value)| around.saw.variable(name, value))
             .map(|(name, _)| name)
             .collect();
@@ -335,18 +335,6 @@ impl Variables {
             scope: var_os(SCOPE),
             config: var_os(CONFIG).map(PathBuf::from),
         }
-    }
-
-    /// The variables that are set, by name.
-    pub fn written(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
-        let values = [
-            (DIR, self.dir.as_deref().map(Path::as_os_str)),
-            (STORE, self.store.as_deref()),
-            (SCOPE, self.scope.as_deref()),
-            (CONFIG, self.config.as_deref().map(Path::as_os_str)),
-        ];
-        let values = values.into_iter();
-        values.filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// The configuration that a variable names.

@@ -268,8 +268,7 @@ impl Surroundings {
         };
         // Not asked for where the run around has one.
         let start = saw.folder.is_none().then(|| self.start().ok()).flatten();
-        let variables = place::Variables::all();
-        saw.with(variables.written(), start, file.as_deref())
+        saw.with_callers(start, file.as_deref())
     }
 
     /// Where the search for a configuration or a repository begins.

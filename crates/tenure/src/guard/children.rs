@@ -98,12 +98,11 @@ fn envs(guards: &[Guard]) -> Vec<(&'static str, OsString)> {
     }
     let here = std::env::current_dir().ok();
     let project = here.as_deref().and_then(search::project);
-    let (saw, variables) = (told.saw.clone().unwrap_or_default(), inherited::variables());
-    let said = variables.iter().map(|(name, value)| (*name, &**value));
+    let saw = told.saw.clone().unwrap_or_default();
     let around = Around {
         is_machines: told.is_machines,
         config: told.config.clone(),
-        saw: saw.with(said, here.as_deref(), project.as_deref()),
+        saw: saw.with_callers(here.as_deref(), project.as_deref()),
         ..Around::of(told.at.clone(), &shared.identity)
     };
     let hold = inherited::Hold {
