@@ -160,7 +160,7 @@ impl Saw {
         self.files.iter().any(|saw| saw == resolved)
     }
 
-    /// Adds what this call sees by itself: its [`variables`], its folder, the configuration of its project.
+    /// Adds what this call sees by itself: its variables, its folder, the configuration of its project.
     #[must_use]
     pub fn with_callers(mut self, folder: Option<&Path>, project: Option<&Path>) -> Self {
         if self.folder.is_none() {

@@ -371,6 +371,14 @@ impl FileStore {
             None => RECORD_NAP_MIN,
         };
         for claim in claims {
+            // Before the look: whoever ends after this makes its handle readable, and whoever ended before it is seen
+            // to have ended. A process that ended in between would be awaited by the longest pause.
+            let before = processes_open.len();
+            let processes = [claim.holder.process, claim.holder.command];
+            let processes = processes.into_iter().flatten();
+            processes_open.extend(processes.filter_map(|process| {
+                process::open(&process, &claim.holder.host, &self.here, local)
+            }));
             let evidence = self.evidence_in(&look, claim, Depth::Thorough);
             let stands = look
                 .joined
@@ -395,12 +403,6 @@ impl FileStore {
                 let rest = Duration::from_millis(rest_ms.saturating_add(1));
                 nap = nap.min(rest.max(RECORD_NAP_MIN));
             }
-            let before = processes_open.len();
-            let processes = [claim.holder.process, claim.holder.command];
-            let processes = processes.into_iter().flatten();
-            processes_open.extend(processes.filter_map(|process| {
-                process::open(&process, &claim.holder.host, &self.here, local)
-            }));
             // A lease that counts is looked at again just after it can have run out. It does not count
             // while a process is seen to live: the end of that process shows by itself.
             if processes_open.len() == before {
@@ -592,6 +594,43 @@ mod tests {
             assert!(looks_having_seen(&other_holder), "{name}");
             let earlier = looks_having_seen(&|seen| seen.lease.renewed.wall_ms -= 1);
             assert_eq!(earlier, name == "dated", "{name}");
+        }
+    }
+
+    /// A process may end at any step of a look at it.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_sleeper_wakes_whenever_the_process_of_a_record_ends() {
+        use std::process::{Command, Stdio};
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Identity::current();
+        let store = FileStore::new(scratch.path(), here.host, Box::new(ThreadSleeper));
+        for round in 0..400_u64 {
+            let mut child = Command::new("cat");
+            let child = child.stdin(Stdio::piped()).stdout(Stdio::null());
+            let mut child = child.spawn().expect("a process");
+            let lock = LockName::new(&format!("lock-{round}")).expect("an accepted name");
+            let mut request = request("holder", Queueing::Fifo, &store);
+            request.kind = Kind::Detached;
+            request.holder.process = Some(tenure_core::Process {
+                pid: child.id(),
+                started: process::start_time(child.id()),
+            });
+            let entered = store.enter(&lock, request, &store.now());
+            let claims = entered.expect("an entered claim").entry.claims;
+            let names = store.names_of(&lock);
+            std::thread::scope(|threads| {
+                threads.spawn(|| child.kill().expect("its end"));
+                let began = instant();
+                while since(began) < Duration::from_micros(round) {
+                    std::hint::spin_loop();
+                }
+                let wake = store.sleep_on_records(&names, None, &claims, &store.now(), None);
+                assert_eq!(wake.expect("a sleep"), Wake::Ready);
+                let took = since(began);
+                assert!(took < RECORD_NAP_MAX, "round {round}: {took:?}");
+            });
+            child.wait().expect("its end");
         }
     }
 
