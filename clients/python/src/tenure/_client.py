@@ -68,11 +68,15 @@ class Client:
                 if self._serve is not None:
                     self._serve.end()
                 try:
-                    serve = self._serve = Serve()
+                    serve = Serve()
                 except OSError as error:
                     raise NoServe(f"tenure serve cannot be started: {error}", "NO_SERVE") from error
                 except RuntimeError as error:
                     raise NoServe(f"no thread can be started: {error}", "NO_SERVE") from error
+                if other := self._ready(died):  # a signal handler was quicker
+                    serve.end()
+                    return other
+                self._serve = serve
                 try:
                     self._introduce(serve)
                 except ServeEnded as end:
