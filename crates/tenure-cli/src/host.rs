@@ -13,7 +13,7 @@ pub(crate) use claude::servers_file as servers_file_of_claude;
 pub(crate) use codex::GIVEN as GIVEN_BY_CODEX;
 pub(crate) use roots::{Reach, Roots};
 
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};

@@ -22,6 +22,7 @@ mod speech;
 mod spelling;
 mod store;
 mod supervise;
+mod verb;
 
 /// musl's allocator maps and unmaps pages for every few allocations, which at the size of our
 /// start-up costs more than all the rest of it. This one asks the kernel once.
@@ -30,7 +31,7 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ! {
     let words = std::env::args_os().collect::<Vec<_>>();
-    let ending = match args::parse(&words) {
+    let ending = match verb::parse(&words) {
         Ok(parsed) => command::carry_out(parsed),
         Err(refused) => command::misread(&words, refused).into(),
     };

@@ -1,57 +1,93 @@
-//! What a call means. This step finds everything that can be wrong with a call, before anything is touched.
+//! What a call means: a file for each verb, with its flags and what they mean. This step finds everything that can be
+//! wrong with a call, before anything is touched.
 //!
-//! The typed line (`args`) and the surroundings of the call become one value: [`Run`], [`Acquire`] and so on,
-//! one for each verb. That is one step. All later code sees those values, and neither flags nor text that is
-//! still to be read.
+//! The typed flags and the surroundings of the call become one value: [`Run`], [`Acquire`] and so on, one for each
+//! verb. That is one step. All later code sees those values, and neither flags nor text that is still to be read.
+//!
+//! Flags that several verbs share, and their values, stand in `args`. What verbs share in what they mean stands here.
+#![allow(
+    clippy::doc_markdown,
+    clippy::struct_excessive_bools,
+    reason = "the comments are the help text that people read, and the flags are what they typed"
+)]
 
 mod acquire;
-#[cfg(unix)]
 mod agent;
-#[cfg(unix)]
 mod allow;
+mod audit;
+mod cancel;
+mod check;
+mod clean;
+mod completions;
 mod defaults;
-#[cfg(unix)]
 mod doctor;
+mod fence;
+mod flock;
+mod force_release;
 mod format;
-#[cfg(unix)]
+mod group_name;
+mod heartbeat;
 mod hook;
 mod intended;
-#[cfg(all(feature = "mcp", unix))]
+mod list;
+mod man;
 pub(crate) mod mcp;
+mod meant;
 mod place;
+mod profiles;
+mod push;
+mod release;
 mod run;
-#[cfg(unix)]
 pub(crate) mod serve;
 pub(crate) mod sprint;
 mod surroundings;
-mod verbs;
+mod wait;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
-pub(crate) use acquire::{Acquire, Acquiring};
+pub(crate) use acquire::{Acquire, AcquireArgs, Acquiring};
 #[cfg(unix)]
 pub(crate) use agent::Agent;
+pub(crate) use agent::{AgentAction, AgentArgs};
+pub(crate) use allow::AllowArgs;
 #[cfg(unix)]
 pub(crate) use allow::{Allow, Consent};
+pub(crate) use audit::{Audit, AuditArgs, Sorted};
+#[cfg(target_os = "linux")]
+pub(crate) use cancel::EndOrphan;
+pub(crate) use cancel::{Cancel, CancelArgs, Whom};
+pub(crate) use check::{Check, CheckArgs};
+pub(crate) use clean::{Clean, CleanArgs};
+pub(crate) use completions::{CompletionsArgs, Shell};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
 #[cfg(unix)]
 pub(crate) use doctor::Doctor;
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use fence::{Fence, FenceArgs, no_token};
+pub(crate) use flock::FlockArgs;
+pub(crate) use force_release::{ForceRelease, ForceReleaseArgs};
 pub(crate) use format::Format;
+pub(crate) use group_name::GroupNameArgs;
+pub(crate) use heartbeat::{Heartbeat, HeartbeatArgs};
+pub(crate) use hook::HookArgs;
 #[cfg(unix)]
 pub(crate) use hook::{About, Misread};
+pub(crate) use list::{List, ListArgs, Order};
+pub(crate) use man::ManArgs;
+pub(crate) use mcp::McpArgs;
+pub(crate) use meant::{Meant, ShownId};
 pub(crate) use place::{Place, Purpose, shown_profiles};
-pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
-pub(crate) use surroundings::{AGENT, Surroundings, Variables};
-#[cfg(target_os = "linux")]
-pub(crate) use verbs::EndOrphan;
+pub(crate) use profiles::ProfilesArgs;
 #[cfg(unix)]
-pub(crate) use verbs::Push;
-pub(crate) use verbs::{
-    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Meant, Release, ShownId,
-    Sorted, Wait, Whom, Work, no_token,
-};
+pub(crate) use push::Push;
+pub(crate) use push::PushArgs;
+pub(crate) use release::{Release, ReleaseArgs, Work};
+pub(crate) use run::{At, How, Program, Run, RunArgs, Supervised, Task, Wanted};
+pub(crate) use serve::ServeArgs;
+pub(crate) use surroundings::{AGENT, Surroundings, Variables};
+pub(crate) use wait::{Wait, WaitArgs};
 
 use crate::args::value::{self, Typed};
-use crate::args::{Claiming, Patience};
+use crate::args::{Claiming, OfMode, Patience};
 use crate::failure::Failure;
 use crate::ids::{fresh_id, request_id_or_new};
 use std::num::NonZeroU32;
@@ -230,6 +266,11 @@ fn default_name(place: &Place) -> Result<Option<LockName>, Failure> {
     value::read(value::LOCK_NAME, place.format().default_name(), value::name)
 }
 
+/// The name of a lock as it was typed.
+fn text(name: Option<&Typed<LockName>>) -> Option<&str> {
+    name.map(|name| &*name.text)
+}
+
 fn no_name() -> Failure {
     Failure::bad_arguments("the following required arguments were not provided: <NAME>")
 }
@@ -244,6 +285,19 @@ fn mode_of(shared: bool, slots: Option<u32>) -> Option<Mode> {
     match (shared, slots.and_then(NonZeroU32::new)) {
         (true, _) => Some(Mode::Shared),
         (false, slots) => slots.map(Mode::Slots),
+    }
+}
+
+/// The mode that is typed for a question about a lock, which the lock can have.
+fn room(typed: &OfMode, name: Option<&LockName>, place: &Place) -> Result<Option<Mode>, Failure> {
+    match (mode_of(typed.shared, typed.slots), name) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(Failure::bad_arguments(
+            "--shared and --slots are about one lock; name it",
+        )),
+        (Some(typed), Some(name)) => {
+            mode(Some(typed), &place.defaults(name)?, name, place).map(Some)
+        }
     }
 }
 

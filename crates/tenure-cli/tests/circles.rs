@@ -287,12 +287,12 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     (
         "tenure-cli",
-        "args",
+        "verb",
         "what the caller wants printed, before the arguments are read",
     ),
     (
         "tenure-cli",
-        "args::expected",
+        "verb::expected",
         "the home in a path that is completed",
     ),
     ("tenure-cli", "output", "what the caller wants printed"),

@@ -61,7 +61,7 @@ impl<T: Clone> Typed<T> {
 pub(crate) type Reader<T> = fn(&str) -> Result<T, String>;
 
 /// The parser of a flag whose value has this form. It refuses nothing.
-pub(super) fn typed<T: Clone + Send + Sync + 'static>(
+pub(crate) fn typed<T: Clone + Send + Sync + 'static>(
     read: Reader<T>,
 ) -> impl TypedValueParser<Value = Typed<T>> {
     StringValueParser::new().map(move |text| Typed::of(text, read))
@@ -240,6 +240,16 @@ pub(crate) enum Owner {
     Parent,
     Process(u32),
 }
+
+impl Default for Typed<Owner> {
+    /// As without the flag.
+    fn default() -> Self {
+        Self::of(OWNER, owner)
+    }
+}
+
+/// Whose life a lock follows where the call does not say it.
+pub(crate) const OWNER: &str = "auto";
 
 /// Reads one.
 pub(crate) fn owner(text: &str) -> Result<Owner, String> {
@@ -508,6 +518,26 @@ impl ValueEnum for WorkResult {
             Self::Success => "success",
             Self::Failure => "failure",
         }))
+    }
+}
+
+/// A program that runs agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AgentHost {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+}
+
+#[cfg_attr(windows, allow(dead_code, reason = "agent is refused there"))]
+impl AgentHost {
+    /// As it is typed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
     }
 }
 

@@ -6,8 +6,10 @@
 //! owner or with its ttl.
 
 use super::attend::NoLocks;
+use super::ownership::covers;
 use super::result::RunResult;
-use super::{Session, collect_signals, covers, dialect_of, ticket};
+use super::session::{Session, collect_signals, dialect_of};
+use super::ticket;
 use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;

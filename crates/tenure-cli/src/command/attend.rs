@@ -1,7 +1,10 @@
 //! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
 //! already, and ends a wait in which it is the deadlock victim.
 
-use super::{Session, lost_before_the_start, superseded};
+use super::ownership::{blocking, owners};
+use super::refusal::{lost_before_the_start, superseded};
+
+use super::session::Session;
 use crate::failure::Failure;
 use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
@@ -11,18 +14,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
+use tenure_core::{Cancel, Claim, Entry, Kind, LockName, Request};
 use tenure_engine::audit::Behind;
 use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::process::{choose_owner, job_of_caller, shares_processes};
 use tenure_engine::profile::Native;
 use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::ThreadSleeper;
-use tenure_engine::store::{Reading, Store, StoreError};
+use tenure_engine::store::{Store, StoreError};
 use tenure_engine::sync::locked;
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
@@ -120,19 +122,15 @@ impl Itself<'_> {
         let before: Vec<&Claim> = holds.filter(before).collect();
         let is_detached = |claim: &&Claim| claim.kind == Kind::Detached;
         let owners = if self.is_endless && before.iter().any(is_detached) {
-            self.owners()
+            owners(Some(self.request))
         } else {
             Vec::new()
         };
-        let here = &self.session.identity.host;
         let is_own = |claim: &&Claim| {
             if claim.kind != Kind::Detached {
                 return self.is_around(claim);
             }
-            // The agents of one host follow one process, and each gives back its own.
-            self.session.is_agents_own(claim)
-                || (is_owned(claim, &owners, here)
-                    && claim.holder.agent() == self.request.holder.agent())
+            self.session.is_own_detached(claim, &owners)
         };
         let mode = self.request.terms.mode;
         blocking(waiting.entry, mode, &is_own, before.into_iter()).cloned()
@@ -149,13 +147,6 @@ impl Itself<'_> {
                 locked(&self.known).insert(token, is_around);
             }
             is_around
-        })
-    }
-
-    fn owners(&self) -> Vec<Process> {
-        owners(match self.request.kind {
-            Kind::Detached => self.request.holder.process,
-            Kind::Kernel | Kind::Foreign | Kind::Sealed => job(),
         })
     }
 
@@ -218,72 +209,6 @@ fn nested_wait<'a>(
         clock: &session.clock,
     };
     NestedWait::of(scene, OtherPlaces(session), name, holds)
-}
-
-/// The process whose life a hold of this caller would follow.
-fn job() -> Option<Process> {
-    job_of_caller().ok().map(|chosen| chosen.process)
-}
-
-/// The processes whose lives a hold of this caller would follow: the one that a detached request names, or that
-/// `acquire` would choose, and the one that would own it without the shells for one line. What is above those waits
-/// for them.
-fn owners(owner: Option<Process>) -> Vec<Process> {
-    let lasting = owner.and_then(|_| choose_owner(None).ok());
-    let owners = owner
-        .into_iter()
-        .chain(lasting.map(|chosen| chosen.process));
-    owners.filter(|owner| owner.started.is_some()).collect()
-}
-
-/// Whether one of these processes, of this machine, owns a detached hold.
-fn is_owned(claim: &Claim, owners: &[Process], here: &Host) -> bool {
-    let owner = claim.holder.process;
-    claim.kind == Kind::Detached
-        && owner.is_some_and(|owner| owners.contains(&owner))
-        && shares_processes(&claim.holder.host, here)
-}
-
-/// The hold of the caller's own owner that keeps a lock from having room for this mode, for a caller that takes nothing. A
-/// hold whose token is greater than `before` was taken after the wait began: another sub-shell of the owner did so, and
-/// will give it back.
-pub(super) fn own_hold(
-    session: &Session,
-    reading: &Reading,
-    mode: Mode,
-    before: u64,
-) -> Option<Claim> {
-    let entry = reading.entry()?;
-    if session.store.profile().record().is_some()
-        || !entry.granted().any(|claim| claim.kind.is_detached())
-    {
-        return None;
-    }
-    let owners = owners(job());
-    let is_own = |claim: &&Claim| {
-        let is_own = session.is_agents_own(claim)
-            || (is_owned(claim, &owners, &session.identity.host)
-                && claim.holder.agent() == session.place.agent);
-        is_own && claim.token.is_some_and(|token| token <= before)
-    };
-    blocking(entry, mode, &is_own, entry.granted()).cloned()
-}
-
-/// The own hold, of `own` those for which `is_own`, that keeps a claim of this mode from holding whatever others do.
-fn blocking<'a>(
-    entry: &'a Entry,
-    mode: Mode,
-    is_own: &impl Fn(&&Claim) -> bool,
-    own: impl Iterator<Item = &'a Claim>,
-) -> Option<&'a Claim> {
-    let mut own = own.filter(|claim| is_own(claim));
-    match mode {
-        Mode::Exclusive | Mode::Shared => own.next(),
-        // A single slot of another owner is enough, because it can become free. But it does not help
-        // while an own hold stays that no slot is free beside.
-        Mode::Slots(_) if entry.granted().all(|claim| is_own(&claim)) => own.next(),
-        Mode::Slots(_) => own.find(|claim| !mode.holds_beside(claim.mode)),
-    }
 }
 
 impl<'a> Attendance<'a> {

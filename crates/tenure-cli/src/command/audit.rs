@@ -2,7 +2,9 @@
 //!
 //! The other verbs decide where and when events are written.
 
-use super::{cancelled_by, collect_signals};
+use super::refusal::cancelled_by;
+
+use super::session::collect_signals;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::{GIVING, Row, header};

@@ -5,7 +5,9 @@ mod orphan;
 #[cfg(target_os = "linux")]
 mod stopped;
 
-use super::{Session, near};
+use super::near;
+
+use super::session::Session;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;

@@ -1,7 +1,8 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::{Session, near};
-use crate::args::Order;
+use super::near;
+
+use super::session::Session;
 use crate::dialect::{CallRefusal, CallResult};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
@@ -13,6 +14,7 @@ use crate::render::stream::{
 use crate::render::table::{Cells, Columns, Giving};
 use crate::render::width::{cut, room_on_stdout};
 use crate::render::{Output, Reporter, Unheard};
+use crate::request::Order;
 use crate::request::{Check, List};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -281,7 +283,7 @@ impl Looks<'_, '_> {
                 let descends =
                     |owner: &Process, host: &Host, here: &Host| ancestors().have(owner, host, here);
                 let (session, read) = (self.session, (&name, &reading));
-                let view = session.view_by(read, &now, self.id, descends);
+                let view = session.view_by(read, &now, self.id, &descends);
                 session.in_mode(view, None, read, &now)
             }
             // An unreadable lock is reported as unreadable, never as free; the others are still listed.

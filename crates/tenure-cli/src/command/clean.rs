@@ -1,6 +1,6 @@
 //! `clean`: removes claims that are proven stale, and the files of unused locks.
 
-use super::Session;
+use super::session::Session;
 use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -1,7 +1,7 @@
 //! `completions`: prints the completion script of a shell, and answers the questions of that script.
 //!
 //! The scripts know no verb and no flag, so they do not go out of date. With each key they ask the `tenure`
-//! on the PATH, which reads the line as it would read the finished one (`args/expected`).
+//! on the PATH, which reads the line as it would read the finished one (`verb/expected`).
 //!
 //! **A question at a prompt has no effect but its answer:**
 //! - whatever is wrong, it ends with 0 and says nothing;
@@ -26,13 +26,13 @@
 mod line;
 
 use self::line::ShellLine;
-use super::one_form;
-use crate::args::expected::{Cursor, Expected, Word, at_cursor};
-use crate::args::{Common, CompletionsArgs, Shell};
+use super::call::one_form;
+use crate::args::Common;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::print_lines;
-use crate::request::{Place, Purpose, Surroundings};
+use crate::request::{CompletionsArgs, Place, Purpose, Shell, Surroundings};
+use crate::verb::expected::{Cursor, Expected, Word, at_cursor};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};

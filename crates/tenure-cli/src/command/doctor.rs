@@ -14,13 +14,13 @@ mod trial;
 
 pub(super) use trial::take_part;
 
-use super::Session;
-use crate::args;
+use super::session::Session;
 use crate::failure::Failure;
 use crate::render::doctor::{Audit, Report, Users, Where};
 use crate::render::findings::Status;
 use crate::render::{Reporter, clean_path};
 use crate::request::{Doctor, Place};
+use crate::verb;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,7 +36,7 @@ const SERVERS_WITHIN: Duration = Duration::from_secs(5);
 pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Doctor { place, files } = doctor;
     let program = std::env::current_exe().ok().map(clean_path);
-    let mut report = Report::of(args::version(), program);
+    let mut report = Report::of(verb::version(), program);
     let why = place.as_ref().ok().and_then(Place::why);
     let is_default = matches!(why, None | Some(Why::Default));
     let opened = place.and_then(|mut place| {

@@ -5,7 +5,7 @@
 //! guard knows only the tokens that it has seen, but after a newer token it lets no older one pass.
 //! `tenure_engine::fence` keeps the guard.
 
-use super::Session;
+use super::session::Session;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;

@@ -8,14 +8,14 @@
 //! them.
 
 use super::run::{find_program, is_script};
-use crate::args::FlockArgs;
 use crate::args::flock::{
     self, Call, Command as Task, FlockRequest, FlockTarget, FlockWait, Kind, Start,
 };
-use crate::args::help::Size;
 use crate::exit::{Exit, SysExit, signalled};
 use crate::render::colour;
+use crate::request::FlockArgs;
 use crate::signals::{self, FileLock};
+use crate::verb::help::Size;
 use rustix::fs::{Access, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};

@@ -1,7 +1,9 @@
 //! `force-release`: removes another owner's hold, if the profile lets force do that. It is for an
 //! operator who wants the lock to be free, and not to hold it.
 
-use super::{Session, near};
+use super::near;
+
+use super::session::Session;
 use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -3,8 +3,8 @@
 //!
 //! The core decides which facts make which name.
 
-use crate::args::GroupNameArgs;
 use crate::failure::Failure;
+use crate::request::GroupNameArgs;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs::File;

@@ -1,6 +1,8 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
-use super::{Session, near};
+use super::near;
+
+use super::session::Session;
 use crate::dialect::{CallRefusal, CallResult};
 use crate::exit::Exit;
 use crate::failure::Failure;

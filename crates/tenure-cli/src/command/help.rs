@@ -1,11 +1,11 @@
 //! `help`, `-h` and `--help`, and the version: text for people, and a document where one was asked for.
 
-use crate::args::help::{Size, page};
-use crate::args::{HelpArgs, version};
 use crate::exit::Exit;
 use crate::render::{Output, Reporter, colour, report};
 use crate::request::{Format, Surroundings};
 use crate::speech;
+use crate::verb::help::{Size, page};
+use crate::verb::{HelpArgs, version};
 use serde_json::{Value, json};
 
 #[cold]

@@ -27,11 +27,14 @@ mod proof;
 use super::agent::form;
 use super::agent::permissions::{self, CommandText, Permission};
 use super::agent::probe;
-use crate::args::{self, AgentHost, Common, HookArgs};
+use crate::args::Common;
+use crate::args::value::AgentHost;
 use crate::exit::Exit;
 use crate::host::{Caller, Ruling, Tool};
+use crate::request::HookArgs;
 use crate::request::{About, Misread, Place, Surroundings};
 use crate::signals::{Stream, write_within};
+use crate::verb;
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read};
@@ -115,7 +118,7 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
 #[cold]
 #[inline(never)]
 pub(super) fn instead_of(words: &[OsString]) -> Option<Exit> {
-    let is_hosts = words.len() <= 1 || args::hints_of(words).1 == "hook";
+    let is_hosts = words.len() <= 1 || verb::hints_of(words).1 == "hook";
     if !is_hosts || std::io::stdin().is_terminal() {
         return None;
     }

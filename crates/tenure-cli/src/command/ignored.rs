@@ -4,7 +4,7 @@
 //! call that takes a lock says that, until the line that it gives is obeyed. tenure itself writes into no folder that was
 //! there; the contract wants the record where it is.
 
-use super::Session;
+use super::session::Session;
 use crate::render::{Reporter, clean};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

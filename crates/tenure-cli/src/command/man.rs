@@ -1,10 +1,12 @@
 //! `man`: writes the manual, one page for tenure and one for each verb, from the parsers that `--help`
 //! is made of. It looks at no lock.
 
-use super::one_form;
-use crate::args::{ManArgs, Tree, flock};
+use super::call::one_form;
+use crate::args::flock;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::request::ManArgs;
+use crate::verb::Tree;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
 use serde_json::Value;

@@ -23,10 +23,10 @@ mod renewal;
 mod server;
 mod tools;
 
-use crate::args::McpArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::say;
+use crate::request::McpArgs;
 use crate::request::{Format, Place, Surroundings};
 use crate::signals::Signals;
 use client::{Client, Watch};
@@ -56,7 +56,7 @@ pub(super) fn mcp(args: &McpArgs) -> Exit {
 fn serve(args: &McpArgs) -> Result<(), Failure> {
     refuse_what_never_works(args)?;
     let client = Client::find()?;
-    let signals = super::collect_signals()?;
+    let signals = super::session::collect_signals()?;
     let tools = Arc::new(Tools::new(args.common.clone(), client.chosen.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

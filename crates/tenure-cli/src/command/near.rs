@@ -5,7 +5,7 @@
 //!   native one do not exclude each other.
 //! - A folder of locks may be another one with the next release, or for root than for the user who called sudo.
 
-use super::Session;
+use super::session::Session;
 use crate::render::{Reporter, clean, clean_path};
 use crate::spelling::is_slip;
 use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};

@@ -29,10 +29,12 @@ mod remote;
 mod target;
 mod upstream;
 
+use super::ownership::already_held;
+use super::refusal::cancelled;
 use super::result::RunResult;
 use super::run::acquire_all::{self, acquire_all};
 use super::run::{ChildEnv, find_program, release_all};
-use super::{Session, already_held, cancelled, collect_signals};
+use super::session::{Session, collect_signals};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};

@@ -1,7 +1,9 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
+use super::near;
+use super::ownership::give_back;
 use super::result::RunResult;
-use super::{Session, give_back, near};
+use super::session::Session;
 use crate::dialect::{CallRefusal, CallResult, PersonLine};
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -25,8 +25,9 @@ mod within;
 
 pub(crate) use exec::is_ordinary_end;
 
+use super::refusal::{cancelled, cancelled_by, superseded};
 use super::result::RunResult;
-use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
+use super::session::{Session, collect_signals};
 use crate::dialect::PersonLine;
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;

@@ -21,11 +21,11 @@ mod output;
 mod parent;
 mod waits;
 
-use super::Session;
-use crate::args::ServeArgs;
+use super::session::Session;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::say;
+use crate::request::ServeArgs;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;

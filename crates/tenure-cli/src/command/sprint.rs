@@ -7,9 +7,9 @@
 mod acquire;
 mod consent;
 
+use super::call::{Call, finish, warn_of};
 use super::result::RunResult;
-use super::{Call, Session, finish, warn_of};
-use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
+use super::session::Session;
 use crate::dialect::PersonLine;
 use crate::dialect::sprint::{
     Document, LockFileView, LockInfo, SprintAnswer, Status, answers_with_the_object, failed,
@@ -20,7 +20,9 @@ use crate::failure::Failure;
 use crate::render::lock::trouble;
 use crate::render::{Output, Reporter, clean};
 use crate::request::sprint::{self as request, Fields};
+use crate::request::{AcquireArgs, CheckArgs, ReleaseArgs};
 use crate::request::{Check, Place, Release};
+use crate::verb::{self, DocumentArgs, Verb};
 use tenure_core::{Claim, Kind, LockName, Ownership, Released, retry_after_ms};
 use tenure_engine::clock::Clock;
 use tenure_engine::store::Reading;
@@ -114,7 +116,7 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
         return refuse(&mode, request::invalid_mode(&mode));
     }
     let given = ExtraInput::Fields(fields);
-    match args::parse_as(&mode, &args.words) {
+    match verb::parse_as(&mode, &args.words) {
         Ok(Verb::Acquire(args)) => acquire(
             &args,
             Call::calling("acquire", &args.common, &args.calling, &args.of.path),
@@ -140,7 +142,7 @@ pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
     match verb {
         "acquire" | "release" | "check" => {}
         other if answers_with_the_object(other) => {}
-        other if args::is_verb(other) => return failure,
+        other if verb::is_verb(other) => return failure,
         // A flag stands where the verb should, and none follows it.
         other if other.starts_with('-') => return failed("", failure).with_own_yaml(),
         other => failure

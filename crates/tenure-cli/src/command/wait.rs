@@ -1,6 +1,10 @@
 //! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
-use super::{Session, attend, cancelled, collect_signals, near};
+use super::near;
+
+use super::refusal::cancelled;
+
+use super::session::{Session, collect_signals};
 use crate::dialect::CallResult;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -121,8 +125,7 @@ impl Onlooker for Showing<'_> {
 
     fn sleeps(&mut self, look: &Look<'_>) -> Result<Option<Instant>, Failure> {
         let may_be_own = self.limit == Wait::Forever || self.session.place.is_agents;
-        if may_be_own
-            && let Some(own) = attend::own_hold(self.session, look.reading, self.mode, look.before)
+        if may_be_own && let Some(own) = self.session.own_hold(look.reading, self.mode, look.before)
         {
             return Err(self.session.waits_for_itself(self.name, &own));
         }

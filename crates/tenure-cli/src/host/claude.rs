@@ -4,7 +4,7 @@ use super::{
     Caller, Files, Host, KEYS, Keys, Limit, Pattern, Reach, Rewritten, Roots, Rules, Ruling,
 };
 use super::{Tells, Tool, Written, event, files_in, name_of};
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use tenure_engine::advice;

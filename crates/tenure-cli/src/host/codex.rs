@@ -4,7 +4,7 @@ use super::{
     Caller, Files, Host, KEYS, Keys, Pattern, Reach, Rewritten, Roots, Rules, Ruling, Tells, Tool,
 };
 use super::{Written, event, files_in, name_of};
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use serde_json::Value;
 use std::path::PathBuf;
 

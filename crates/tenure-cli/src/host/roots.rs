@@ -1,6 +1,6 @@
 //! The folders below which hosts keep their files.
 
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use std::path::{Path, PathBuf};
 use tenure_engine::repository::{main_checkout, work_tree};
 

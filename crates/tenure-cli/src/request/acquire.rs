@@ -1,15 +1,55 @@
-//! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
+//! `acquire`: its flags, and what they mean: which lock it takes, in whose name, for how long, and whose life it
+//! follows.
 
 use super::{
     ClaimWords, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named,
     named_by, refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
-use crate::args::AcquireArgs;
-use crate::args::value::{self, Owner, Ticket};
+use crate::args::value::{self, Owner, Ticket, Typed, typed};
+use crate::args::{AGENTS, Calling, Claiming, Common, OfLock, SPRINT};
 use crate::failure::Failure;
+use clap::Args;
+use std::time::Duration;
 use tenure_core::{AGENT_AGE_MAX_MS, AGENT_AGE_MS, Force, LockName, Mode, RequestId, UnknownLife};
 use tenure_engine::engine::Wait;
 use tenure_engine::intent;
+
+/// `acquire`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(after_help = "Examples:
+  tenure acquire deploy                        for the script that calls this
+  tenure acquire deploy --owner $$             for this process, while it lives
+  tenure acquire deploy --owner none --ttl 5m  no process: renew within 5 min
+  tenure acquire deploy --request-id run-42    to ask again by that id is fine
+
+Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]
+pub(crate) struct AcquireArgs {
+    /// The name of the lock (a sprint has only one)
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfLock,
+    #[command(flatten)]
+    pub(crate) claiming: Claiming,
+    /// An exclusive lock; this is the default, unless tenure.toml says shared = true
+    #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
+    pub(crate) exclusive: bool,
+    /// Whose life the lock follows: a PID, job, parent, none or auto.
+    ///
+    /// job: of CI; auto: what outlives this call and ends with the work
+    #[arg(long, value_name = "OWNER", default_value = value::OWNER, alias = "pid", value_parser = typed(value::owner))]
+    pub(crate) owner: Typed<Owner>,
+    /// `-`: read the call from stdin, as YAML or JSON
+    #[arg(long, value_name = "-", help_heading = SPRINT)]
+    pub(crate) input: Option<String>,
+    /// The age at which the hold ends, whatever is renewed [default: 2h with --as]
+    #[arg(long, value_name = "DURATION", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::lease))]
+    pub(crate) max_age: Option<Typed<Duration>>,
+    #[command(flatten)]
+    pub(crate) calling: Calling,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
 
 /// Takes a lock and returns.
 #[derive(Debug)]

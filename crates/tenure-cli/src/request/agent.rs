@@ -1,84 +1,64 @@
-//! What a call of `agent` is about: which host, whose files, where they are, and how the hooks name this program.
+//! `agent`: its flags, and below what they mean.
 
-use super::{Place, Surroundings};
-use crate::args::{AgentAction, AgentArgs, AgentHost};
-use crate::failure::Failure;
-use crate::host::{Reach, Roots};
-use std::path::Path;
-use std::sync::Arc;
-use tenure_engine::advice::on_path;
-use tenure_engine::config::Config;
-use tenure_engine::repository::work_tree;
+#[cfg(unix)]
+mod meaning;
 
-/// A call of `agent`.
-#[derive(Debug)]
-pub(crate) struct Agent {
+#[cfg(unix)]
+pub(crate) use meaning::Agent;
+
+use crate::args::Common;
+use crate::args::value::AgentHost;
+use clap::Args;
+
+/// `agent`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "tenure agent install|uninstall|status|probe [OPTIONS] [HOST]",
+    after_help = "Examples:
+  tenure agent install                   for all who work in this repository
+  tenure agent install codex --user      for you, in all folders
+  tenure agent install claude --dry-run  show the difference, change nothing
+  tenure agent status claude             whether it is on, and what is wrong
+  tenure agent uninstall claude          give back the files as they were
+
+install puts hooks, a server and a skill into the host's own files, and keeps every other byte of them. \
+uninstall gives back the old files, or takes tenure out of them if they were edited since. tenure.toml \
+says which commands and files are locked; without it the hooks change nothing.
+
+An agent runs `tenure agent probe HOST` once, as a command of its own: the answer says whether the hook \
+was called and whether the host ran the command that the hook had written.
+
+Exit code of status and probe: 0, or 1 if something is wrong."
+)]
+pub(crate) struct AgentArgs {
+    /// What to do: install, uninstall, status or probe
+    #[arg(value_name = "ACTION", hide_possible_values = true)]
     pub(crate) action: AgentAction,
-    pub(crate) host: AgentHost,
-    pub(crate) reach: Reach,
-    pub(crate) roots: Roots,
+    /// The host of the agents: claude (Claude Code) or codex [default: the one that is found here]
+    #[arg(value_name = "HOST", hide_possible_values = true)]
+    pub(crate) host: Option<AgentHost>,
+    /// For this user, in all folders [default where no repository is]
+    #[arg(long, conflicts_with = "project")]
+    pub(crate) user: bool,
+    /// For all who work in this repository; in none, for this folder [default in a repository]
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Show the difference and write nothing
+    #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Where the locks are, or why that is not known.
-    pub(crate) place: Result<Place, Failure>,
-    /// What the configuration says, or why it cannot be used.
-    pub(crate) config: Result<Arc<Config>, Failure>,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
-impl Agent {
-    pub(crate) fn of(typed: &AgentArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let installs = matches!(typed.action, AgentAction::Install | AgentAction::Uninstall);
-        if !installs && (typed.user || typed.project || typed.dry_run) {
-            return Err(Failure::bad_arguments(
-                "--user, --project and --dry-run belong to install and uninstall; status and probe look at \
-                 everything and write nothing",
-            ));
-        }
-        let here = around.folder()?;
-        let tree = work_tree(here);
-        // Without a repository nobody else works here.
-        let is_users = typed.user || (tree.is_none() && !typed.project);
-        let roots = Roots::around(here).ok_or_else(|| {
-            Failure::bad_arguments("HOME names no folder, and hosts keep their files there")
-        })?;
-        for path in [&roots.home, &roots.project] {
-            named_in_text(path)?;
-        }
-        Ok(Self {
-            action: typed.action,
-            host: typed.host.map_or_else(|| host_here(&roots), Ok)?,
-            reach: if is_users {
-                Reach::User
-            } else {
-                Reach::Project
-            },
-            roots,
-            dry_run: typed.dry_run,
-            place: Place::of(&typed.common, around),
-            config: around.configuration(),
-        })
-    }
-}
-
-/// The host that is there: its program is on the PATH, or its user has its folder.
-fn host_here(roots: &Roots) -> Result<AgentHost, Failure> {
-    let is_here = |host: &AgentHost| roots.own(*host).is_dir() || on_path(host.word()).is_some();
-    let mut here = AgentHost::all().filter(is_here);
-    let found = match (here.next(), here.next()) {
-        (Some(host), None) => return Ok(host),
-        (None, _) => "none of them is found here",
-        (Some(_), Some(_)) => "both are here",
-    };
-    let message = format!("HOST: name the host, claude or codex; {found}");
-    Err(Failure::bad_arguments(message))
-}
-
-/// Refuses a path that cannot stand in a file of text.
-fn named_in_text(path: &Path) -> Result<(), Failure> {
-    match path.to_str() {
-        Some(_) => Ok(()),
-        None => Err(Failure::bad_arguments(format!(
-            "{} is no UTF-8 text, as the files of hosts are",
-            path.display()
-        ))),
-    }
+/// What `agent` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AgentAction {
+    /// Put tenure into the host's files
+    Install,
+    /// Take it out again
+    Uninstall,
+    /// Say what is installed, and what is wrong
+    Status,
+    /// Say whether hook and rewrite arrive
+    Probe,
 }

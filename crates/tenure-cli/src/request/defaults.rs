@@ -4,8 +4,7 @@
 //! Some keys say what a lock *is* for all callers: how many slots it has. There a flag may repeat the file,
 //! and a flag that contradicts it is refused: two callers that disagree would not share one lock.
 
-use super::run::Hooks;
-use crate::args::RunArgs;
+use super::run::{Hooks, RunArgs};
 use crate::args::value::{self, Queue, Typed};
 use crate::failure::Failure;
 use crate::supervise::OnLost;

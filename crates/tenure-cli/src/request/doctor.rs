@@ -1,13 +1,39 @@
-//! What `doctor` is to look at. It fails for words that make no call, and for nothing that it is there to find:
+//! `doctor`: its flags, and what it is to look at. It fails for words that make no call, and for nothing that it is there to find:
 //! what is wrong with the place of a call stands in the request.
 
-use super::place::files_of;
-use super::{Place, Surroundings};
-use crate::args::{Common, DoctorArgs};
-use crate::failure::Failure;
-use std::path::PathBuf;
+use crate::args::Common;
+use clap::Args;
+#[cfg(unix)]
+use {
+    super::place::files_of,
+    super::{Place, Surroundings},
+    crate::failure::Failure,
+    std::path::PathBuf,
+};
+
+/// `doctor`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure doctor                  which folder or servers, and what is wrong
+  tenure doctor --output json | jq '.data // .error.context | .checks[]'
+
+First it says which folder or servers a call made here uses, what says so, for whom they are, and what \
+they are on. Then each check is ok, a note, or wrong. What is wrong has a line that says how to mend it. \
+Whether locks hold is tried by two processes, with a file that has no name.
+
+It changes nothing.
+
+Exit code: 0 if nothing is wrong (there may be notes), 1 if something is.")]
+pub(crate) struct DoctorArgs {
+    /// The part of the other process in the trial of the locks; the file is on stdin.
+    #[arg(long, hide = true)]
+    pub(crate) in_trial: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
 
 /// Looks at the place of the locks, and at what they rest on.
+#[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Doctor {
     /// Where the locks are, or why that is not known.
@@ -16,6 +42,7 @@ pub(crate) struct Doctor {
     pub(crate) files: Result<Vec<PathBuf>, Failure>,
 }
 
+#[cfg(unix)]
 impl Doctor {
     pub(crate) fn of(typed: &DoctorArgs, around: &Surroundings) -> Result<Self, Failure> {
         let common = &typed.common;
@@ -33,6 +60,7 @@ impl Doctor {
 }
 
 /// Whether a flag has a say in where the locks are, or by which rules.
+#[cfg(unix)]
 fn names_a_place(common: &Common) -> bool {
     common.dir.is_some()
         || common.store.is_some()

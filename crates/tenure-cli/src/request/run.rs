@@ -1,5 +1,5 @@
-//! What `run` means: which locks it takes in which order and in whose name, how it waits for them, what it
-//! runs and how it supervises that.
+//! `run`: its flags, and what they mean: which locks it takes in which order and in whose name, how it waits for
+//! them, what it runs and how it supervises that.
 //!
 //! A group works like a concurrency group in GitHub Actions: one run has it at a time. Of the runs that wait,
 //! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).
@@ -9,17 +9,174 @@ use super::{
     default_name, force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode,
     usual_wait,
 };
-use crate::args::RunArgs;
-use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed};
+use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed, typed};
+use crate::args::{Calling, Claiming, Common, OfPath, less_used};
 use crate::audit_writer::line;
 use crate::failure::Failure;
 use crate::supervise::OnLost;
+use clap::Args;
 use std::ffi::OsString;
 use std::time::Duration;
 use tenure_core::{Force, LockName, Mode, Queueing, Terms};
 use tenure_engine::config::OnError;
 use tenure_engine::engine::Wait;
 use tenure_engine::group::folded;
+
+/// `run`.
+#[derive(Debug, Clone, Default, Args)]
+#[command(
+    mut_args(less_used(&["ttl", "request_id"])),
+    override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
+    after_help = "Examples:
+  tenure run backup -- ./backup.sh             wait up to 10 s for it, then run
+  tenure run deploy --wait 15m -- make deploy  wait longer
+  tenure run -n job -- ./job                   do not wait: exit 4 if it is held
+  tenure run --skip job -- ./job               for cron: exit 0 if it is held
+  tenure run db --output json -- ./migrate     a refusal that programs can read
+  tenure run gpu --slots 2 -- ./train          two at a time, the others in turn
+  tenure run -l db -l cache -- ./migrate       both, or none
+  tenure run --group issue-42 --cancel-in-progress -- ./agent
+                                               the newest ends the one that runs
+
+The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, \
+TENURE_HELD, TENURE_AROUND and with --slots TENURE_SLOT. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
+released after the command has ended; if tenure itself is killed, the lock stays held until the \
+command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
+all that descends from it. What a command leaves behind when it ends by itself goes on, without \
+the lock (but for --wait-all)."
+)]
+pub(crate) struct RunArgs {
+    /// The name of the lock (a sprint has only one)
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) claiming: Claiming,
+    /// An exclusive lock; this is the default, unless tenure.toml says shared = true
+    #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
+    pub(crate) exclusive: bool,
+    /// Take this lock as well: all or none (repeatable).
+    ///
+    /// NAME:shared and NAME:slots=N say how
+    #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::further))]
+    pub(crate) lock: Vec<Typed<Further>>,
+    /// If it is held, do nothing and exit 0 (for cron).
+    ///
+    /// Says nothing then, and does not wait unless --wait says so
+    #[arg(long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
+    pub(crate) skip: bool,
+    /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
+    #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
+    pub(crate) own_exit_code: Option<u8>,
+    /// Where the run around this one holds the lock already, go on under it instead of refusing
+    #[arg(hide_short_help = true, long)]
+    pub(crate) reentrant: bool,
+    /// How to wait: fifo (callers in turn), single (one waits, a newer one takes its place), max
+    /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "QUEUE",
+        value_enum,
+        hide_possible_values = true,
+        help_heading = "Groups"
+    )]
+    pub(crate) queue: Option<Queue>,
+    /// Group of runs: one at a time, the newest waits.
+    ///
+    /// Beside a NAME it is taken first
+    #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
+    pub(crate) group: Option<Typed<LockName>>,
+    /// Ask its run to stop, and take its place
+    #[arg(long, help_heading = "Groups")]
+    pub(crate) cancel_in_progress: bool,
+    /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
+    /// ended and before the lock is released
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "CMD",
+        help_heading = "Groups"
+    )]
+    pub(crate) on_superseded: Option<String>,
+    /// What to run before the command when this run takes the place of others
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "CMD",
+        help_heading = "Groups"
+    )]
+    pub(crate) on_supersede: Option<String>,
+    /// How long the work may take to end after it was asked to; then it is killed [default: 10s]
+    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
+    pub(crate) grace: Option<Typed<Duration>>,
+    /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
+    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
+    pub(crate) term_after: Option<Typed<Duration>>,
+    /// What asks the work to end when another run asks for the lock, when the lock is lost or when
+    /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
+    #[arg(hide_short_help = true, long, value_name = "NAME", value_parser = typed(value::signal))]
+    pub(crate) signal: Option<Typed<i32>>,
+    /// How long the work may take before it is ended.
+    ///
+    /// The exit code is 10 then
+    #[arg(long, value_name = "DURATION", value_parser = typed(value::limit))]
+    pub(crate) max_runtime: Option<Typed<Duration>>,
+    /// Keep the lock until everything has ended that the command has started, daemons too
+    #[arg(hide_short_help = true, long)]
+    pub(crate) wait_all: bool,
+    /// End the run when the process that started it ends, however that ends (for harnesses that kill)
+    #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
+    pub(crate) die_with_parent: bool,
+    /// End the run when the process with this number ends, however it ends; auto: what an `acquire` would follow, if it can
+    /// be seen
+    #[arg(hide_short_help = true, long, value_name = "PID", value_parser = value::follow)]
+    pub(crate) die_with: Option<Follow>,
+    /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
+    /// behind)
+    #[arg(hide_short_help = true, long)]
+    pub(crate) close: bool,
+    /// Run one argument by $SHELL -c, as flock -c does
+    #[arg(long, hide_short_help = true)]
+    pub(crate) shell: bool,
+    /// Become the command instead of supervising it; the lock is free when the command has ended
+    #[arg(
+        hide_short_help = true,
+        long,
+        conflicts_with_all = [
+            "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
+            "failure_step", "on_lost", "on_superseded", "die_with_parent", "die_with",
+        ]
+    )]
+    pub(crate) exec: bool,
+    /// A command that undoes a failed one while the lock is still held; run by `sh -c`
+    #[arg(hide_short_help = true, long, value_name = "CMD")]
+    pub(crate) rollback: Option<String>,
+    /// What the step is called that failed, for the audit [default: command]
+    #[arg(hide_short_help = true, long, value_name = "NAME")]
+    pub(crate) failure_step: Option<String>,
+    /// What to do when the lock is lost while the command runs: terminate or warn [default: terminate]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "ACTION",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub(crate) on_lost: Option<OnLost>,
+    /// What to do where the place of the lock cannot be used: closed refuses, open runs the command without its lock and says
+    /// so [default: closed]
+    #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = value::on_error)]
+    pub(crate) on_error: Option<OnError>,
+    #[command(flatten)]
+    pub(crate) path: OfPath,
+    #[command(flatten)]
+    pub(crate) calling: Calling,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
 
 /// Holds locks while a command runs.
 #[derive(Debug)]
@@ -631,7 +788,7 @@ fn refuse_hooks(defaults: &Defaults) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::read_both;
+    use crate::verb::read_both;
     use std::fmt::Debug;
     use std::path::Path;
     use tenure_engine::config::Config;
@@ -715,7 +872,7 @@ mod tests {
 
     fn read(line: &str, around: &Surroundings) -> Result<Run, Failure> {
         let words: Vec<_> = line.split(' ').collect();
-        Run::of(&crate::args::read_run(&words).expect(line), around)
+        Run::of(&crate::verb::read_run(&words).expect(line), around)
     }
 
     #[test]

@@ -5,9 +5,12 @@ mod fields;
 
 pub(crate) use fields::Fields;
 
-use super::{Acquire, Acquiring, Check, Place, Release, ShownId, Surroundings};
+use super::{
+    Acquire, AcquireArgs, Acquiring, Check, CheckArgs, Place, Release, ReleaseArgs, ShownId,
+    Surroundings,
+};
+use crate::args::Common;
 use crate::args::value::{self, Owner, Typed};
-use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use fields::BYTES_MAX;

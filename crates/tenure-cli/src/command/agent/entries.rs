@@ -7,7 +7,7 @@
 
 use super::json::{self, get, items};
 use super::toml;
-use crate::args::AgentHost as Host;
+use crate::args::value::AgentHost as Host;
 use crate::host::{NAME, SKILL, is_our_server, is_started, is_tenure};
 use jsonc_parser::ast::Value as Node;
 use jsonc_parser::common::Ranged;

@@ -10,7 +10,7 @@
 use super::entries::{Kind, Words, is_blank, is_empty_object};
 use super::files::{self, Hindered, Settled, Target, remove_empty};
 use super::receipts::{Receipt, Receipts};
-use crate::args::AgentHost as Host;
+use crate::args::value::AgentHost as Host;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::{Reach, Roots};

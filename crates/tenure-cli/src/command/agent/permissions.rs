@@ -14,7 +14,7 @@
 //! What a flag of the host says, or a person within a session, no file tells.
 
 use super::files::text_of;
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::host::{Pattern, Roots, Ruling};
 use crate::render::clean_path;
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@
 
 use super::files::remove;
 use super::receipts::Receipts;
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@ use super::files::text_of;
 use super::install::files_of;
 use super::path;
 use super::{line, program};
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::failure::Failure;
 use crate::host::{self, Reach, is_tenure, servers_file_of_claude};
 use crate::render::findings::{Finding, Findings, Form, Status};

@@ -4,8 +4,9 @@
 //! leaves them alone.
 
 use super::super::prompt::{self, Reply};
+use super::super::refusal::cancelled;
 use super::super::run::terms::usual_without_signals;
-use super::super::{Session, cancelled, collect_signals};
+use super::super::session::{Session, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::stop_hint;

@@ -4,7 +4,7 @@
 //! own supervisor ends the command, as for every cancel. A crash of this call leaves a holder that was asked, whether it was
 //! continued or not, and the next call does the rest.
 
-use super::super::Session;
+use super::super::session::Session;
 use super::orphan::{hold_of, is_here};
 use super::{Answering, StopTarget, who};
 use crate::exit::Exit;

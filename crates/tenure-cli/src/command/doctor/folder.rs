@@ -1,7 +1,7 @@
 //! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
 
-use super::super::Session;
 use super::super::ignored::{Fate, fate_of, line_that_ends, line_that_ignores, pattern_of_records};
+use super::super::session::Session;
 use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::Report;

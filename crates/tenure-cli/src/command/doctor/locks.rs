@@ -1,7 +1,7 @@
 //! What stands in the locks: whether each can be read, what dead holders left behind, and what the times of the
 //! claims say of the clock. For locks on servers, first whether they answer.
 
-use super::super::Session;
+use super::super::session::Session;
 use crate::render::doctor::Report;
 use crate::render::findings::Status;
 use crate::store::Clusters;

@@ -11,7 +11,7 @@
 //! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
 //! still comes.
 
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use serde_json::{Map, Value, json};
 
 /// The one event that may be refused, as both hosts call it.

@@ -2,7 +2,7 @@
 //!
 //! What its host calls things in it, `host` says. What an event asks for is decided elsewhere.
 
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::host::{Tells, Tool};
 use serde_json::{Map, Value};
 use tenure_engine::printed::short;

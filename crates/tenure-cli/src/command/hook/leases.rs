@@ -3,8 +3,8 @@
 //! The leases are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found
 //! from its file. The files of one call are leased all or none, also where they lie at several places.
 
-use crate::command::Session;
 use crate::command::acquire::owner;
+use crate::command::session::Session;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::Reporter;

@@ -4,7 +4,7 @@
 //! enough. Which lock stands for a path, `tenure_engine::leased_path` says.
 
 use super::event::Call;
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::host::Tool;
 use serde_json::Value;
 use std::path::PathBuf;

@@ -4,8 +4,8 @@
 //! alive what lives anyway: the client is alive, for this process ends with it.
 
 use super::tools::Tools;
-use crate::command::Session;
 use crate::command::run::acquire_all::life_of;
+use crate::command::session::Session;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -7,7 +7,7 @@ use super::catalog::{INSTRUCTIONS, Tool};
 use super::client::Watch;
 use super::grants::Grants;
 use super::tools::{Answer, Call, Tools, too_many};
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::host::Caller;
 use crate::render::Listener;
 use crate::render::lock::age;

@@ -8,8 +8,8 @@
 //! `judge` says what an answer means.
 
 use super::judge::GitAnswer;
+use crate::command::refusal::{cancelled, cancelled_by, superseded};
 use crate::command::run::{ChildEnv, acquire_all, not_started, terms};
-use crate::command::{cancelled, cancelled_by, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::request::Place;

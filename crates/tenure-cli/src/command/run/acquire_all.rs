@@ -4,7 +4,8 @@
 //! want the same ones never wait for each other.
 
 use crate::command::attend::{Interruption, NoLocks, Tend};
-use crate::command::{Session, note_superseded};
+use crate::command::refusal::note_superseded;
+use crate::command::session::Session;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;

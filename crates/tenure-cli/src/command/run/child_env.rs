@@ -1,6 +1,6 @@
 //! The variables that a command gets, beside those that it inherits.
 
-use super::super::Session;
+use super::super::session::Session;
 use super::acquire_all::Hold;
 use super::plan::Plan;
 use crate::request::{self, At, Task};

@@ -3,7 +3,9 @@
 use super::acquire_all::RunTarget;
 use super::exec;
 use crate::command::keeper;
-use crate::command::{Looks, Session, already_held, covers, ticket};
+use crate::command::ownership::{Looks, already_held, covers};
+use crate::command::session::Session;
+use crate::command::ticket;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::request::{At, How, Task, Wanted};

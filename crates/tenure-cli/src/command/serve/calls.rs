@@ -2,10 +2,10 @@
 //!
 //! When that is done, and what a client is told of it, is decided elsewhere.
 
-use crate::command::Session;
 use crate::command::keeper;
 use crate::command::run::acquire_all::{self, Hold, life_of};
 use crate::command::run::plan::Planning;
+use crate::command::session::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::output::Output;

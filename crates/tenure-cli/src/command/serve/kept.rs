@@ -4,7 +4,7 @@
 
 use super::calls::{self, HoldPart, LockLook};
 use super::{Event, Teller};
-use crate::command::Session;
+use crate::command::session::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;

@@ -6,7 +6,7 @@ use super::calls::{self, AcquireOutcome, AcquireTask};
 use super::frames::{self, Id};
 use super::output::About;
 use super::{Event, Serve, Teller, Whose, abandoned, already_held, is_same_place};
-use crate::command::Session;
+use crate::command::session::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::Listener;

@@ -7,8 +7,10 @@
 use super::consent::{Hold, Only};
 use super::read;
 use crate::command::acquire::{owner, unless_heard};
+use crate::command::ignored;
 use crate::command::prompt::{self, Reply};
-use crate::command::{Session, cancelled, collect_signals, ignored};
+use crate::command::refusal::cancelled;
+use crate::command::session::{Session, collect_signals};
 use crate::dialect::PersonLine;
 use crate::dialect::sprint::{
     Document, LockFileView, LockInfo, SprintAnswer, Status, alive, because, store_failed,

@@ -1,7 +1,7 @@
 //! What Codex asks of its user before a hook runs, what its sandbox keeps from commands, and where its server looks for locks.
 
 use super::{Layer, WITHOUT_PLACE, is_our_plugin, lies_in};
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::command::agent::entries::{Has, is_ours};
 use crate::command::agent::files::text_of;
 use crate::command::agent::{ask, toml};

@@ -6,7 +6,7 @@
 //! A rule for the rewritten command names all of it but the agent's key and the time, as the hook itself writes it. It is
 //! printed and never written: what is allowed is the user's to say.
 
-use crate::args::AgentHost;
+use crate::args::value::AgentHost;
 use crate::command::agent::form::prefix;
 use crate::command::agent::permissions::{self, CommandText, Permission};
 use crate::host::{Rewritten, Ruling};

@@ -4,53 +4,15 @@
 //!
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
-use super::value::{self, Typed};
-use super::{Calling, Claiming, Common, OfPath, RunArgs};
+use crate::args::value::{self, Typed};
 use crate::output::Output;
+use crate::request::RunArgs;
 use std::ffi::OsString;
 
-impl RunArgs {
-    /// The arguments of a call that says nothing.
-    pub(crate) fn bare() -> Self {
-        Self {
-            name: None,
-            claiming: Claiming::default(),
-            exclusive: false,
-            lock: Vec::new(),
-            skip: false,
-            own_exit_code: None,
-            reentrant: false,
-            queue: None,
-            group: None,
-            cancel_in_progress: false,
-            on_superseded: None,
-            on_supersede: None,
-            grace: None,
-            term_after: None,
-            signal: None,
-            max_runtime: None,
-            wait_all: false,
-            die_with_parent: false,
-            die_with: None,
-            close: false,
-            shell: false,
-            exec: false,
-            rollback: None,
-            failure_step: None,
-            on_lost: None,
-            on_error: None,
-            path: OfPath::default(),
-            calling: Calling::default(),
-            common: Common::default(),
-            command: Vec::new(),
-        }
-    }
-}
-
 /// The arguments, if the call is a plain one.
-pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
+pub(super) fn read(words: &[OsString]) -> Option<RunArgs> {
     let mut words = words.iter().skip(1);
-    let mut args = RunArgs::bare();
+    let mut args = RunArgs::default();
     if words.next()? != "run" {
         return None;
     }
@@ -110,7 +72,7 @@ fn fill_typed<T: Clone>(
 #[cfg(test)]
 mod tests {
     use super::super::{Verb, parse_quick};
-    use super::plain;
+    use super::read as plain;
     use crate::request::{Run, Surroundings};
     use std::ffi::OsString;
 

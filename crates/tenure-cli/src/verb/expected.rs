@@ -6,7 +6,8 @@
 //!
 //! `command/completions` says which locks, groups and profiles there are, and how a shell is told.
 
-use super::{BEFORE_VERB, BEFORE_VERB_BARE, Common, Tree, flock};
+use super::{BEFORE_VERB, BEFORE_VERB_BARE, Tree};
+use crate::args::{Common, flock};
 use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches};
 
 /// What a value is, as far as a shell can help with it.

@@ -10,7 +10,8 @@
 //!
 //! `flock` has a page of its own (`flock::help`), as it has a parser of its own.
 
-use super::{Common, Tree, flock};
+use super::Tree;
+use crate::args::{Common, GLOBAL, flock};
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -35,15 +36,6 @@ impl Size {
         words().any(|word| word == "-h").then_some(Self::Brief)
     }
 }
-
-/// The heading of flags that every verb takes.
-pub(super) const GLOBAL: &str = "Global";
-/// The heading of flags for agents, and for programs that call on their behalf.
-pub(super) const AGENTS: &str = "Agents";
-/// The headings of flags that mean something in one profile only.
-pub(super) const SPRINT: &str = "Sprint profile";
-pub(super) const SESSION: &str = "Session profile";
-pub(super) const FLEET: &str = "Fleet profile";
 
 /// Flags that only native locks can have: a record of another format names one holder, needs a supervisor, and has a
 /// name and an age by its own rules.
@@ -197,18 +189,6 @@ pub(crate) fn page(of: Option<&str>, size: Size, profile: Option<&str>) -> Strin
     }
     let mut command = command(of, size, profile);
     command.render_help().to_string()
-}
-
-/// Leaves flags that are in daily use elsewhere to the whole page of one verb.
-pub(super) fn less_used(ids: &'static [&'static str]) -> impl FnMut(Arg) -> Arg {
-    move |arg| {
-        let is_one = ids.contains(&arg.get_id().as_str());
-        if is_one {
-            arg.hide_short_help(true)
-        } else {
-            arg
-        }
-    }
 }
 
 /// What a page is drawn from.
@@ -468,6 +448,7 @@ fn examples(below: &str) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{FLEET, SESSION, SPRINT};
     use tenure_engine::tenure_core::Policy;
 
     #[test]

@@ -4,7 +4,8 @@
 //! caller may come from flock(1), timeout(1), git, consul or etcdctl; their words for the same things
 //! are known here.
 
-use super::{Common, Tree, output_of, verb_index};
+use super::{Tree, output_of, verb_index};
+use crate::args::Common;
 use crate::failure::Failure;
 use crate::spelling;
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -3,7 +3,8 @@
 
 use super::help::Size;
 use super::refusal;
-use super::{Common, DocumentArgs, HelpArgs, Verb, hints_of, is_verb, output_of, verb_index};
+use super::{DocumentArgs, HelpArgs, Verb, hints_of, is_verb, output_of, verb_index};
+use crate::args::Common;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::{Args, FromArgMatches as _};
