@@ -40,6 +40,7 @@ mod force;
 mod frozen;
 mod github_action;
 mod github_example;
+mod github_job;
 mod group_name;
 mod groups;
 mod guides;

@@ -1,0 +1,343 @@
+//! `actions/hold` and `actions/install`, run as GitHub's runner runs them: inputs in variables, files for outputs, state,
+//! summary and paths, the last part after the steps of the job, the signals of a cancelled job to the process that the
+//! runner has started. The runner's process of a job is a shell of the name that the runner's has.
+
+use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn actions() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../actions")
+}
+
+fn action(name: &str) -> Value {
+    let text = fs::read_to_string(actions().join(name).join("action.yml")).expect("the action");
+    serde_saphyr::from_str(&text).expect("the action is YAML")
+}
+
+/// A program with what the runner gives an action: each input, or its default, and the files.
+fn with_inputs(scene: &Scene, program: &str, of: &str, inputs: &[(&str, &str)]) -> Command {
+    let mut command = scene.program(program);
+    let action = action(of);
+    for (given, _) in inputs {
+        assert!(!action["inputs"][given].is_null(), "there is no {given}");
+    }
+    for (name, input) in action["inputs"].as_object().expect("inputs") {
+        let default = input["default"].as_str().unwrap_or_default();
+        let default = if default.contains("${{") {
+            "https://github.example/a/b/actions/runs/777"
+        } else {
+            default
+        };
+        let given = inputs.iter().find(|(given, _)| given == name);
+        let variable = format!("INPUT_{}", name.to_uppercase());
+        command.env(variable, given.map_or(default, |(_, value)| value));
+    }
+    let _ = fs::create_dir(scene.path("temp"));
+    command
+        .env("RUNNER_ENVIRONMENT", "self-hosted")
+        .env("RUNNER_OS", "Linux")
+        .env("RUNNER_TEMP", scene.path("temp"))
+        .env("GITHUB_ACTIONS", "true")
+        .current_dir(scene.root());
+    for file in ["OUTPUT", "STATE", "STEP_SUMMARY", "PATH"] {
+        command.env(format!("GITHUB_{file}"), scene.path(&file.to_lowercase()));
+    }
+    command
+}
+
+/// What a file of the runner says: each name with its value, in the form with a delimiter.
+fn values(file: &Path) -> Vec<(String, String)> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let mut lines = text.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        let (name, end) = line.split_once("<<").expect("a name and a delimiter");
+        let value: Vec<_> = lines.by_ref().take_while(|line| *line != end).collect();
+        found.push((name.to_owned(), value.join("\n")));
+    }
+    found
+}
+
+fn value(file: &Path, name: &str) -> String {
+    let found = values(file).into_iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value).unwrap_or_default()
+}
+
+/// A job that holds a lock: its first step has run, and its process lives until the gate is opened.
+struct Job<'a> {
+    scene: &'a Scene,
+    process: Started,
+    gate: Gate,
+}
+
+impl<'a> Job<'a> {
+    /// The step alone, as the process of a job runs it.
+    fn step(scene: &Scene, inputs: &[(&str, &str)], after: &str) -> Command {
+        let worker = scene.path("Runner.Worker");
+        if !worker.exists() {
+            fs::copy("/bin/dash", &worker).expect("a shell under another name");
+        }
+        let main = actions().join("hold/main.js");
+        let script = format!("node '{}' || exit\n{after}", main.display());
+        let job = scene.write("job", &script);
+        let mut command = with_inputs(scene, &worker.display().to_string(), "hold", inputs);
+        command.arg(job);
+        command
+    }
+
+    fn start(scene: &'a Scene, inputs: &[(&str, &str)]) -> Self {
+        let gate = Gate::new(scene, "job");
+        let post = actions().join("hold/post.js");
+        let after = format!("{}\n. ./kept\nnode '{}'\n", gate.script(""), post.display());
+        let process = Started::piped(&mut Self::step(scene, inputs, &after));
+        gate.entered();
+        Self {
+            scene,
+            process,
+            gate,
+        }
+    }
+
+    /// The job ends: the last part of the action runs with what the first one kept.
+    fn ends(self) -> Answer {
+        let mut kept = String::new();
+        for (name, value) in values(&self.scene.path("state")) {
+            assert!(!value.contains('\''), "{value}");
+            kept += &format!("export STATE_{name}='{value}'\n");
+        }
+        self.scene.write("kept", &kept);
+        self.gate.open();
+        self.process.finish()
+    }
+
+    fn summary(scene: &Scene) -> String {
+        fs::read_to_string(scene.path("step_summary")).unwrap_or_default()
+    }
+}
+
+#[test]
+fn a_job_has_the_lock_to_its_end_and_its_summary_says_so() {
+    let scene = Scene::new();
+    let other = scene.hold("production", ["-q", "--why", "<b>release</b> 4.2"]);
+    let gate = Gate::new(&scene, "waits");
+    let inputs = [("name", "production"), ("wait", "30s")];
+    let mut step = Job::step(&scene, &inputs, &gate.script(""));
+    let waits = Started::piped(&mut step);
+    scene.until_queued("production", 1);
+    // Long enough that the summary says whom the job waited for.
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let _ = other.open().expect(0, "the holder ends");
+    gate.entered();
+    let facts = scene.check("production");
+    let why = "https://github.example/a/b/actions/runs/777";
+    assert_eq!(facts["holder"]["why"], why, "{facts}");
+    assert_eq!(facts["holder"]["pid"], waits.pid(), "the job owns it");
+    let token = facts["holder"]["token"].to_string();
+    assert_eq!(value(&scene.path("output"), "token"), token);
+    let summary = Job::summary(&scene);
+    assert!(summary.contains(&token), "{summary}");
+    assert!(summary.contains("behind tester"), "{summary}");
+    assert!(!summary.contains("<b>"), "no markup of others: {summary}");
+    gate.open();
+    let _ = waits.finish().expect(0, "the job ends");
+
+    // Without its last part the hold ends with the job; with it the summary has the end, too.
+    assert!(scene.is_free("production"));
+    fs::remove_file(scene.path("state")).expect("the state of the job before");
+    let job = Job::start(&scene, &[("name", "production"), ("shared", "true")]);
+    assert_eq!(scene.check("production")["holder"]["mode"], "shared");
+    let _ = job.ends().expect(0, "it gave the lock back");
+    assert!(scene.is_free("production"));
+    let summary = Job::summary(&scene);
+    assert!(summary.contains("was given back after"), "{summary}");
+}
+
+#[test]
+fn a_job_that_is_killed_frees_its_lock_at_once() {
+    let scene = Scene::new();
+    let job = Job::start(&scene, &[("name", "a")]);
+    assert!(!scene.is_free("a"));
+    job.process.kill_with_children();
+    scene.until_free("a");
+}
+
+#[test]
+fn a_job_whose_lock_is_lost_fails_at_its_end() {
+    let scene = Scene::new();
+    for end in [
+        "tenure force-release a --yes -q",
+        "rm \"$TENURE_DIR/a.tenure\"",
+    ] {
+        let _ = fs::remove_file(scene.path("state"));
+        let job = Job::start(&scene, &[("name", "a")]);
+        let _ = scene.shell(end).expect(0, end);
+        let ended = job.ends();
+        assert!(!ended.status().success(), "{end}: {}", ended.said());
+        assert!(ended.stdout().contains("::error"), "{}", ended.said());
+        let summary = Job::summary(&scene);
+        assert!(summary.contains("was lost before"), "{summary}");
+    }
+}
+
+#[test]
+fn a_job_that_gets_no_lock_fails_and_leaves_the_holder_alone() {
+    let scene = Scene::new();
+    let other = scene.hold("a", ["-q"]);
+    let inputs = [("name", "a"), ("wait", "0")];
+    let ended = answer(&mut Job::step(&scene, &inputs, "echo on")).expect(4, "it is held");
+    assert!(ended.stdout().starts_with("::error"), "{}", ended.said());
+    assert!(!ended.stdout().contains("\non"), "{}", ended.said());
+    assert_eq!(
+        value(&scene.path("state"), "id"),
+        "",
+        "nothing to give back"
+    );
+    assert!(Job::summary(&scene).contains("was not taken"));
+    let _ = other.open().expect(0, "the holder was left alone");
+}
+
+/// The runner signals the process that it has started, and no other.
+#[test]
+fn a_job_that_is_cancelled_while_it_waits_leaves_the_line() {
+    let scene = Scene::new();
+    let other = scene.hold("a", ["-q"]);
+    for signal in [Signal::INT, Signal::TERM] {
+        let worker = scene.path("Runner.Worker");
+        if !worker.exists() {
+            fs::copy("/bin/dash", &worker).expect("a shell under another name");
+        }
+        let job = scene.write(
+            "job",
+            &format!(
+                "node '{}' & echo $! >step\nwait\n",
+                actions().join("hold/main.js").display()
+            ),
+        );
+        let inputs = [("name", "a"), ("wait", "1h")];
+        let mut command = with_inputs(&scene, &worker.display().to_string(), "hold", &inputs);
+        let job = Started::piped(command.arg(job));
+        scene.until_queued("a", 1);
+        let step = crate::support::read_number(&scene.path("step"));
+        crate::support::send(step, signal);
+        eventually("the end of the step", || !crate::support::is_alive(step));
+        scene.until_queued("a", 0);
+        let _ = job.finish();
+        fs::remove_file(scene.path("step")).expect("the number of the step");
+    }
+    let _ = other.open().expect(0, "the holder was left alone");
+    assert!(scene.is_free("a"));
+}
+
+#[test]
+fn what_no_job_can_mean_is_refused_before_anything_is_taken_table() {
+    let scene = Scene::new();
+    let two = [
+        ("name", "a"),
+        ("store", "etcd://127.0.0.1:1/x"),
+        ("dir", "/x"),
+    ];
+    for (inputs, why) in [
+        (&[("name", "")][..], "The input name is empty"),
+        (&two, "name two places"),
+        (&[("name", "a"), ("shared", "yes")], "true or false"),
+        (&[("name", "a"), ("wait", "--force")], "--force"),
+        (&[("name", "--force")], "--force"),
+        (&[("name", "a\n::set-env")], "name"),
+    ] {
+        let ended = answer(&mut Job::step(&scene, inputs, "echo on")).expect(2, why);
+        let said = ended.stdout();
+        assert!(said.starts_with("::error") && said.contains(why), "{said}");
+        assert_eq!(said.lines().count(), 1, "no second command: {said}");
+    }
+    let mut hosted = Job::step(&scene, &[("name", "a")], "");
+    let ended = answer(hosted.env("RUNNER_ENVIRONMENT", "github-hosted")).expect(2, "hosted");
+    assert!(
+        ended.stdout().contains("share no folder"),
+        "{}",
+        ended.said()
+    );
+    let mut missing = Job::step(&scene, &[("name", "a")], "");
+    let node = scene.shell("dirname $(command -v node)").stdout();
+    let ended = answer(missing.env("PATH", node.trim())).expect(127, "no tenure");
+    assert!(
+        ended.stdout().contains("actions/install"),
+        "{}",
+        ended.said()
+    );
+    assert!(scene.is_free("a"));
+}
+
+/// An archive of a release, as far as the action looks at it: a script in place of the program.
+fn release(scene: &Scene, version: &str) -> PathBuf {
+    let name = format!("tenure-{version}-x86_64-unknown-linux-musl");
+    let folder = scene.path("release");
+    fs::create_dir_all(folder.join(&name)).expect("a folder");
+    let program = format!("#!/bin/sh\necho tenure {version}\n");
+    fs::write(folder.join(&name).join("tenure"), program).expect("a program");
+    let made = scene.shell(&format!(
+        "cd '{}' && chmod 755 {name}/tenure && tar -czf {name}.tar.gz {name} && sha256sum {name}.tar.gz >SHA256SUMS",
+        folder.display()
+    ));
+    let _ = made.expect(0, "a release");
+    folder
+}
+
+fn install(scene: &Scene, inputs: &[(&str, &str)]) -> Answer {
+    let step = action("install")["runs"]["steps"][0].clone();
+    let script = step["run"].as_str().expect("a script");
+    assert!(!script.contains("${{"), "no expression in the script");
+    let script = scene.write("install.sh", script);
+    let mut command = with_inputs(scene, "bash", "install", inputs);
+    command
+        .args(["--noprofile", "--norc", "-eo", "pipefail"])
+        .arg(script)
+        .env("RUNNER_TOOL_CACHE", scene.path("cache"));
+    answer(&mut command)
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn an_offline_runner_gets_the_release_from_a_folder_and_nothing_else() {
+    let scene = Scene::new();
+    let folder = release(&scene, "0.1.0");
+    let from = folder.display().to_string();
+    let archive = folder.join("tenure-0.1.0-x86_64-unknown-linux-musl.tar.gz");
+    let archive = archive.display().to_string();
+    let zeros = "0".repeat(64);
+    for (inputs, why) in [
+        (&[("from", "/nowhere")][..], "leads to no archive"),
+        (
+            &[("from", &from), ("version", "0.2.0")],
+            "leads to no archive",
+        ),
+        (&[("from", &from), ("version", "0.1.0; id")], "is a version"),
+        (&[("from", &archive)], "No checksum"),
+        (
+            &[("from", &archive), ("sha256", &zeros)],
+            "another checksum",
+        ),
+        (&[("from", &from), ("sha256", "x")], "64 hexadecimal"),
+        (
+            &[("from", &from), ("attestation", "maybe")],
+            "true or false",
+        ),
+        (&[], "belongs to no repository"),
+    ] {
+        let refused = install(&scene, inputs).expect(2, why);
+        assert!(refused.stdout().contains(why), "{why}: {}", refused.said());
+        assert!(!scene.path("path").exists(), "{why}: nothing was installed");
+    }
+    for _ in 0..2 {
+        let _ = install(&scene, &[("from", &from)]).expect(0, "it is the release");
+    }
+    let path = fs::read_to_string(scene.path("path")).expect("a path");
+    let installed = path.lines().next().expect("a folder");
+    let said = answer(&mut scene.program(&format!("{installed}/tenure")));
+    assert_eq!(said.stdout(), "tenure 0.1.0\n");
+    let left: Vec<_> = fs::read_dir(scene.path("temp")).expect("it").collect();
+    assert!(left.is_empty(), "nothing is left: {left:?}");
+}
