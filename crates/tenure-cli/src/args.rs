@@ -7,13 +7,15 @@
     reason = "the comments are the help text that people read, and the flags are what they typed"
 )]
 
+pub(crate) mod flags;
 #[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
 pub(crate) mod value;
 
+use self::flags::flags;
 use self::value::{Ticket, Typed, typed};
 use crate::output::Output;
-use clap::{Arg, Args};
+use clap::{Arg, Args, ValueHint};
 use std::path::PathBuf;
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName, RequestId};
@@ -42,87 +44,89 @@ pub(crate) fn less_used(ids: &'static [&'static str]) -> impl FnMut(Arg) -> Arg 
     }
 }
 
-/// Flags that every verb takes.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Common {
-    /// The folder of the locks
-    #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
-    pub(crate) dir: Option<PathBuf>,
-    /// The place as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
-    #[arg(
-        long,
-        value_name = "URL",
-        hide_short_help = true,
-        help_heading = GLOBAL
-    )]
-    pub(crate) store: Option<String>,
-    /// The callers that see the same locks: user, repo or machine
-    ///
-    /// [env: TENURE_SCOPE]; user: your own processes; repo: all work trees of this git clone; machine: all users whom the
-    /// administrator lets in (/var/lib/tenure/locks, or the `dir` of /etc/tenure.toml)
-    #[arg(
-        long,
-        value_name = "SCOPE",
-        hide_possible_values = true,
-        help_heading = GLOBAL,
-        value_parser = value::scope(),
-        conflicts_with = "store"
-    )]
-    pub(crate) scope: Option<Scope>,
-    /// Rules and words of another system, as sprint or fleet.
-    ///
-    /// By them locks are kept and judged: native, sprint, resume, session or fleet
-    /// [default: what tenure.toml says, else native; env: TENURE_PROFILE]
-    #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
-    pub(crate) profile: Option<String>,
-    /// The project of the lock
-    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with = "dir")]
-    pub(crate) project_root: Option<PathBuf>,
-    /// Name of the lock's file [default: .sprint-running]
-    #[arg(long, value_name = "FILE", help_heading = SPRINT)]
-    pub(crate) lock_file_name: Option<String>,
-    /// When a lock no longer counts [default: 10m]
-    #[arg(long, value_name = "DURATION", help_heading = SESSION, value_parser = typed(value::lease))]
-    pub(crate) stale_after: Option<Typed<Duration>>,
-    /// What to print: text, json or yaml [env: TENURE_OUTPUT]
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        hide_possible_values = true,
-        help_heading = GLOBAL
-    )]
-    pub(crate) output: Option<Output>,
-    /// Read this tenure.toml instead of the nearest one
-    #[arg(long, value_name = "FILE", help_heading = GLOBAL, hide_short_help = true)]
-    pub(crate) config: Option<PathBuf>,
-    /// The folder of the audit [default: `audit` in the lock folder, env: TENURE_AUDIT_DIR]
-    #[arg(long, value_name = "DIR", help_heading = GLOBAL, hide_short_help = true)]
-    pub(crate) audit_dir: Option<PathBuf>,
-    /// Trust the locks of a network file system
-    #[arg(long, help_heading = GLOBAL, hide_short_help = true)]
-    pub(crate) allow_network_fs: bool,
-    /// Print errors only, and nothing where a lock is held
-    #[arg(short, long, help_heading = GLOBAL, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
-    /// Say more about what happens
-    #[arg(short, long, help_heading = GLOBAL, hide_short_help = true)]
-    pub(crate) verbose: bool,
+flags! {
+    /// Flags that every verb takes.
+    pub(crate) struct Common {
+        /// The folder of the locks
+        #[arg(long, value_name = "DIR", help_heading = GLOBAL, value_hint = ValueHint::DirPath)]
+        dir: Option<PathBuf>, plain "--dir";
+        /// The place as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
+        #[arg(
+            long,
+            value_name = "URL",
+            hide_short_help = true,
+            help_heading = GLOBAL
+        )]
+        store: Option<String>;
+        /// The callers that see the same locks: user, repo or machine
+        ///
+        /// [env: TENURE_SCOPE]; user: your own processes; repo: all work trees of this git clone; machine: all users whom the
+        /// administrator lets in (/var/lib/tenure/locks, or the `dir` of /etc/tenure.toml)
+        #[arg(
+            long,
+            value_name = "SCOPE",
+            hide_possible_values = true,
+            help_heading = GLOBAL,
+            value_parser = value::scope(),
+            conflicts_with = "store"
+        )]
+        scope: Option<Scope>;
+        /// Rules and words of another system, as sprint or fleet.
+        ///
+        /// By them locks are kept and judged: native, sprint, resume, session or fleet
+        /// [default: what tenure.toml says, else native; env: TENURE_PROFILE]
+        #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
+        profile: Option<String>;
+        /// The project of the lock
+        #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with = "dir", value_hint = ValueHint::DirPath)]
+        project_root: Option<PathBuf>;
+        /// Name of the lock's file [default: .sprint-running]
+        #[arg(long, value_name = "FILE", help_heading = SPRINT)]
+        lock_file_name: Option<String>;
+        /// When a lock no longer counts [default: 10m]
+        #[arg(long, value_name = "DURATION", help_heading = SESSION)]
+        stale_after: Option<Typed<Duration>>, read value::lease;
+        /// What to print: text, json or yaml [env: TENURE_OUTPUT]
+        #[arg(
+            long,
+            value_name = "FORMAT",
+            hide_possible_values = true,
+            help_heading = GLOBAL
+        )]
+        output: Option<Output>, plain "--output";
+        /// Read this tenure.toml instead of the nearest one
+        #[arg(long, value_name = "FILE", help_heading = GLOBAL, hide_short_help = true, value_hint = ValueHint::FilePath)]
+        config: Option<PathBuf>;
+        /// The folder of the audit [default: `audit` in the lock folder, env: TENURE_AUDIT_DIR]
+        #[arg(long, value_name = "DIR", help_heading = GLOBAL, hide_short_help = true, value_hint = ValueHint::DirPath)]
+        audit_dir: Option<PathBuf>;
+        /// Trust the locks of a network file system
+        #[arg(long, help_heading = GLOBAL, hide_short_help = true)]
+        allow_network_fs: bool;
+        /// Print errors only, and nothing where a lock is held
+        #[arg(short, long, help_heading = GLOBAL, conflicts_with = "verbose")]
+        quiet: bool, plain "-q";
+        /// Say more about what happens
+        #[arg(short, long, help_heading = GLOBAL, hide_short_help = true)]
+        verbose: bool, plain "-v";
+    }
 }
 
-/// How long to wait.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Patience {
-    /// How long to wait: 90s, 15m, 0 or forever
-    ///
-    /// [default: 10s; 0 in the profiles of other systems, forever in push and in a group of run; env: TENURE_WAIT]
-    #[arg(short, long, value_name = "DURATION", value_parser = typed(value::wait))]
-    pub(crate) wait: Option<Typed<Wait>>,
-    /// Do not wait (as --wait 0)
-    #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
-    pub(crate) nonblock: bool,
-    /// The exit code instead of 4 when the lock is held
-    #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8), hide_short_help = true)]
-    pub(crate) conflict_exit_code: Option<u8>,
+flags! {
+    /// How long to wait.
+    pub(crate) struct Patience {
+        /// How long to wait: 90s, 15m, 0 or forever
+        ///
+        /// [default: 10s; 0 in the profiles of other systems, forever in push and in a group of run; env: TENURE_WAIT]
+        #[arg(short, long, value_name = "DURATION")]
+        wait: Option<Typed<Wait>>, read value::wait, plain "-w" | "--wait", key wait;
+        /// Do not wait (as --wait 0)
+        #[arg(short = 'n', long = "nonblock", conflicts_with = "wait")]
+        nonblock: bool, plain "-n";
+        /// The exit code instead of 4 when the lock is held
+        #[arg(short = 'E', long, value_name = "CODE", value_parser = clap::value_parser!(u8), hide_short_help = true)]
+        conflict_exit_code: Option<u8>;
+    }
 }
 
 /// In whose name a call is made.
@@ -139,7 +143,7 @@ pub(crate) struct Calling {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OfPath {
     /// The lock of this file or folder, in place of NAME; it need not exist yet
-    #[arg(long, value_name = "PATH", help_heading = AGENTS, hide_short_help = true, conflicts_with = "name")]
+    #[arg(long, value_name = "PATH", help_heading = AGENTS, hide_short_help = true, conflicts_with = "name", value_hint = ValueHint::FilePath)]
     pub(crate) path: Option<PathBuf>,
     /// Whose PATH is the same: worktree (this very file) or repo (that file in all work trees)
     ///
@@ -180,68 +184,69 @@ pub(crate) struct OfMode {
     pub(crate) slots: Option<u32>,
 }
 
-/// How a claim is made.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Claiming {
-    #[command(flatten)]
-    pub(crate) patience: Patience,
-    /// How long the hold outlives its last heartbeat.
-    ///
-    /// Counts where the holder cannot be watched
-    #[arg(long, value_name = "DURATION", value_parser = typed(value::lease))]
-    pub(crate) ttl: Option<Typed<Duration>>,
-    /// The id that renews and releases this hold [default: generated]
-    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
-    pub(crate) request_id: Option<Typed<RequestId>>,
-    /// Ask a live holder to stop.
-    ///
-    /// A detached hold has no process to ask: it is overridden (that needs --yes)
-    #[arg(long, visible_alias = "force-lock")]
-    pub(crate) force: bool,
-    /// Confirm --force
-    #[arg(long, requires = "force", hide_short_help = true)]
-    pub(crate) yes: bool,
-    /// Hold it beside other shared holders.
-    ///
-    /// Never beside an exclusive one
-    #[arg(short, long, conflicts_with = "slots")]
-    pub(crate) shared: bool,
-    /// Hold one of N slots, so N hold it at a time.
-    ///
-    /// The number of the slot is in TENURE_SLOT, 0 to N-1
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) slots: Option<u32>,
-    /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
-    /// place of the script or agent that calls this), or the ticket that a refusal names
-    #[arg(long, value_name = "TICKET", hide_short_help = true, value_parser = typed(value::ticket))]
-    pub(crate) ticket: Option<Typed<Ticket>>,
-    /// On whose behalf [default: $USER; fleet: $ACTOR]
-    #[arg(long, value_name = "NAME", hide_short_help = true)]
-    pub(crate) actor: Option<String>,
-    /// What the sprint works on
-    #[arg(long, value_name = "SPEC", help_heading = SPRINT)]
-    pub(crate) epic_spec: Option<String>,
-    /// The intent's name, where its file says none
-    #[arg(long, value_name = "NAME", help_heading = FLEET)]
-    pub(crate) intent_name: Option<String>,
-    /// The intent's version, where its file says none
-    #[arg(long, value_name = "V", help_heading = FLEET)]
-    pub(crate) intent_version: Option<String>,
-    /// The intent's file: lock, mode, ttl and name
-    #[arg(long, value_name = "FILE", help_heading = FLEET)]
-    pub(crate) intent: Option<PathBuf>,
-    /// A parameter of the intent (repeatable)
-    #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
-    pub(crate) param: Vec<Typed<(String, String)>>,
-    /// A fact to be kept with the lock (repeatable)
-    #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
-    pub(crate) metadata: Vec<Typed<(String, String)>>,
-    /// Force the hold to the disk before the answer, so that no power cut takes it back.
-    ///
-    /// Each change of the lock waits for the disk while this holds it
-    #[arg(long, hide_short_help = true)]
-    pub(crate) durable: bool,
-    /// What it is held for; waiting callers see it
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) why: Option<String>,
+flags! {
+    /// How a claim is made.
+    pub(crate) struct Claiming {
+        #[command(flatten)]
+        patience: Patience;
+        /// How long the hold outlives its last heartbeat.
+        ///
+        /// Counts where the holder cannot be watched
+        #[arg(long, value_name = "DURATION")]
+        ttl: Option<Typed<Duration>>, read value::lease, plain "--ttl", key ttl;
+        /// The id that renews and releases this hold [default: generated]
+        #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"])]
+        request_id: Option<Typed<RequestId>>, read value::request_id, plain "--request-id";
+        /// Ask a live holder to stop.
+        ///
+        /// A detached hold has no process to ask: it is overridden (that needs --yes)
+        #[arg(long, visible_alias = "force-lock")]
+        force: bool;
+        /// Confirm --force
+        #[arg(long, requires = "force", hide_short_help = true)]
+        yes: bool;
+        /// Hold it beside other shared holders.
+        ///
+        /// Never beside an exclusive one
+        #[arg(short, long, conflicts_with = "slots")]
+        shared: bool;
+        /// Hold one of N slots, so N hold it at a time.
+        ///
+        /// The number of the slot is in TENURE_SLOT, 0 to N-1
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        slots: Option<u32>;
+        /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
+        /// place of the script or agent that calls this), or the ticket that a refusal names
+        #[arg(long, value_name = "TICKET", hide_short_help = true)]
+        ticket: Option<Typed<Ticket>>, read value::ticket;
+        /// On whose behalf [default: $USER; fleet: $ACTOR]
+        #[arg(long, value_name = "NAME", hide_short_help = true)]
+        actor: Option<String>;
+        /// What the sprint works on
+        #[arg(long, value_name = "SPEC", help_heading = SPRINT)]
+        epic_spec: Option<String>;
+        /// The intent's name, where its file says none
+        #[arg(long, value_name = "NAME", help_heading = FLEET)]
+        intent_name: Option<String>;
+        /// The intent's version, where its file says none
+        #[arg(long, value_name = "V", help_heading = FLEET)]
+        intent_version: Option<String>;
+        /// The intent's file: lock, mode, ttl and name
+        #[arg(long, value_name = "FILE", help_heading = FLEET, value_hint = ValueHint::FilePath)]
+        intent: Option<PathBuf>;
+        /// A parameter of the intent (repeatable)
+        #[arg(long, value_name = "K=V", help_heading = FLEET)]
+        param: Vec<Typed<(String, String)>>, read value::pair;
+        /// A fact to be kept with the lock (repeatable)
+        #[arg(long, value_name = "K=V", help_heading = FLEET)]
+        metadata: Vec<Typed<(String, String)>>, read value::pair;
+        /// Force the hold to the disk before the answer, so that no power cut takes it back.
+        ///
+        /// Each change of the lock waits for the disk while this holds it
+        #[arg(long, hide_short_help = true)]
+        durable: bool;
+        /// What it is held for; waiting callers see it
+        #[arg(long, value_name = "TEXT")]
+        why: Option<String>;
+    }
 }

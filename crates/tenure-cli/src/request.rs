@@ -356,7 +356,7 @@ fn ttl_ms(
     defaults: &Defaults,
     format: Format,
 ) -> Result<Option<u64>, Failure> {
-    let Some(ttl) = typed.or(defaults.ttl) else {
+    let Some(ttl) = typed.or(defaults.ttl()) else {
         return Ok(None);
     };
     let ttl_ms = millis(ttl).max(1);

@@ -101,7 +101,7 @@ pub(super) fn push(
     }
 
     let name = &target.lock;
-    let wait = push.wait.or(session.place.defaults(name)?.wait);
+    let wait = push.wait.or(session.place.defaults(name)?.wait());
     // Each push before this one comes to an end.
     let wait = wait.unwrap_or(Wait::Forever);
     refuse_within_itself(&session, name)?;

@@ -114,7 +114,7 @@ impl Acquiring {
         }
         let name = named(&place, intends.name)?;
         let defaults = place.defaults(&name)?;
-        let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
+        let wait = said_wait(&claiming.patience, around)?.or(defaults.wait());
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {
             mode: mode(

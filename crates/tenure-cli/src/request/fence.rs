@@ -4,7 +4,7 @@ use super::{Place, Surroundings, asked_for, default_name, text};
 use crate::args::value::{self, Typed, typed};
 use crate::args::{Common, OfLock};
 use crate::failure::Failure;
-use clap::Args;
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 use tenure_core::LockName;
 
@@ -37,7 +37,7 @@ pub(crate) struct FenceArgs {
     #[command(flatten)]
     pub(crate) of: OfLock,
     /// Ask the resource in place of the lock: the file that keeps its highest token
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["group", "path"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["group", "path"], value_hint = ValueHint::FilePath)]
     pub(crate) guard: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,

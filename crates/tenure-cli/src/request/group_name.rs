@@ -1,7 +1,7 @@
 //! `group-name`: its flags.
 
 use crate::args::Common;
-use clap::Args;
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
 /// `group-name`.
@@ -30,7 +30,7 @@ pub(crate) struct GroupNameArgs {
     #[arg(long, value_name = "ID")]
     pub(crate) run_id: Option<String>,
     /// The event as a JSON file [env: GITHUB_EVENT_PATH]
-    #[arg(long, value_name = "FILE", conflicts_with = "number")]
+    #[arg(long, value_name = "FILE", conflicts_with = "number", value_hint = ValueHint::FilePath)]
     pub(crate) event_file: Option<PathBuf>,
     /// What stands before the name, with a hyphen between them
     #[arg(long, value_name = "TEXT")]

@@ -1,7 +1,7 @@
 //! `man`: its flags.
 
 use crate::output::Output;
-use clap::Args;
+use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
 /// `man`.
@@ -16,7 +16,7 @@ pub(crate) struct ManArgs {
     #[arg(value_name = "VERB")]
     pub(crate) verb: Option<String>,
     /// Write files into this folder, which is made if it is not there
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) to: Option<PathBuf>,
     /// Refused: there is one form only.
     #[arg(long, hide = true)]

@@ -9,12 +9,12 @@ use super::{
     default_name, force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode,
     usual_wait,
 };
-use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed, typed};
+use crate::args::flags::flags;
+use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed};
 use crate::args::{Calling, Claiming, Common, OfPath, less_used};
 use crate::audit_writer::line;
 use crate::failure::Failure;
 use crate::supervise::OnLost;
-use clap::Args;
 use std::ffi::OsString;
 use std::time::Duration;
 use tenure_core::{Force, LockName, Mode, Queueing, Terms};
@@ -22,12 +22,7 @@ use tenure_engine::config::OnError;
 use tenure_engine::engine::Wait;
 use tenure_engine::group::folded;
 
-/// `run`.
-#[derive(Debug, Clone, Default, Args)]
-#[command(
-    mut_args(less_used(&["ttl", "request_id"])),
-    override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
-    after_help = "Examples:
+const AFTER_HELP: &str = "Examples:
   tenure run backup -- ./backup.sh             wait up to 10 s for it, then run
   tenure run deploy --wait 15m -- make deploy  wait longer
   tenure run -n job -- ./job                   do not wait: exit 4 if it is held
@@ -43,139 +38,147 @@ TENURE_HELD, TENURE_AROUND and with --slots TENURE_SLOT. Its exit code is passed
 released after the command has ended; if tenure itself is killed, the lock stays held until the \
 command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
 all that descends from it. What a command leaves behind when it ends by itself goes on, without \
-the lock (but for --wait-all)."
-)]
-pub(crate) struct RunArgs {
-    /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME", value_parser = typed(value::name))]
-    pub(crate) name: Option<Typed<LockName>>,
-    #[command(flatten)]
-    pub(crate) claiming: Claiming,
-    /// An exclusive lock; this is the default, unless tenure.toml says shared = true
-    #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
-    pub(crate) exclusive: bool,
-    /// Take this lock as well: all or none (repeatable).
-    ///
-    /// NAME:shared and NAME:slots=N say how
-    #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::further))]
-    pub(crate) lock: Vec<Typed<Further>>,
-    /// If it is held, do nothing and exit 0 (for cron).
-    ///
-    /// Says nothing then, and does not wait unless --wait says so
-    #[arg(long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
-    pub(crate) skip: bool,
-    /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
-    #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
-    pub(crate) own_exit_code: Option<u8>,
-    /// Where the run around this one holds the lock already, go on under it instead of refusing
-    #[arg(hide_short_help = true, long)]
-    pub(crate) reentrant: bool,
-    /// How to wait: fifo (callers in turn), single (one waits, a newer one takes its place), max
-    /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
-    #[arg(
-        hide_short_help = true,
-        long,
-        value_name = "QUEUE",
-        value_enum,
-        hide_possible_values = true,
-        help_heading = "Groups"
+the lock (but for --wait-all).";
+
+flags! {
+    /// `run`.
+    #[command(
+        mut_args(less_used(&["ttl", "request_id"])),
+        override_usage = "tenure run [OPTIONS] NAME -- CMD [ARG]...\n       tenure run [OPTIONS] --group NAME [NAME] -- CMD [ARG]...",
+        after_help = AFTER_HELP
     )]
-    pub(crate) queue: Option<Queue>,
-    /// Group of runs: one at a time, the newest waits.
-    ///
-    /// Beside a NAME it is taken first
-    #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
-    pub(crate) group: Option<Typed<LockName>>,
-    /// Ask its run to stop, and take its place
-    #[arg(long, help_heading = "Groups")]
-    pub(crate) cancel_in_progress: bool,
-    /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
-    /// ended and before the lock is released
-    #[arg(
-        hide_short_help = true,
-        long,
-        value_name = "CMD",
-        help_heading = "Groups"
-    )]
-    pub(crate) on_superseded: Option<String>,
-    /// What to run before the command when this run takes the place of others
-    #[arg(
-        hide_short_help = true,
-        long,
-        value_name = "CMD",
-        help_heading = "Groups"
-    )]
-    pub(crate) on_supersede: Option<String>,
-    /// How long the work may take to end after it was asked to; then it is killed [default: 10s]
-    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
-    pub(crate) grace: Option<Typed<Duration>>,
-    /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
-    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
-    pub(crate) term_after: Option<Typed<Duration>>,
-    /// What asks the work to end when another run asks for the lock, when the lock is lost or when
-    /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
-    #[arg(hide_short_help = true, long, value_name = "NAME", value_parser = typed(value::signal))]
-    pub(crate) signal: Option<Typed<i32>>,
-    /// How long the work may take before it is ended.
-    ///
-    /// The exit code is 10 then
-    #[arg(long, value_name = "DURATION", value_parser = typed(value::limit))]
-    pub(crate) max_runtime: Option<Typed<Duration>>,
-    /// Keep the lock until everything has ended that the command has started, daemons too
-    #[arg(hide_short_help = true, long)]
-    pub(crate) wait_all: bool,
-    /// End the run when the process that started it ends, however that ends (for harnesses that kill)
-    #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
-    pub(crate) die_with_parent: bool,
-    /// End the run when the process with this number ends, however it ends; auto: what an `acquire` would follow, if it can
-    /// be seen
-    #[arg(hide_short_help = true, long, value_name = "PID", value_parser = value::follow)]
-    pub(crate) die_with: Option<Follow>,
-    /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
-    /// behind)
-    #[arg(hide_short_help = true, long)]
-    pub(crate) close: bool,
-    /// Run one argument by $SHELL -c, as flock -c does
-    #[arg(long, hide_short_help = true)]
-    pub(crate) shell: bool,
-    /// Become the command instead of supervising it; the lock is free when the command has ended
-    #[arg(
-        hide_short_help = true,
-        long,
-        conflicts_with_all = [
-            "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
-            "failure_step", "on_lost", "on_superseded", "die_with_parent", "die_with",
-        ]
-    )]
-    pub(crate) exec: bool,
-    /// A command that undoes a failed one while the lock is still held; run by `sh -c`
-    #[arg(hide_short_help = true, long, value_name = "CMD")]
-    pub(crate) rollback: Option<String>,
-    /// What the step is called that failed, for the audit [default: command]
-    #[arg(hide_short_help = true, long, value_name = "NAME")]
-    pub(crate) failure_step: Option<String>,
-    /// What to do when the lock is lost while the command runs: terminate or warn [default: terminate]
-    #[arg(
-        hide_short_help = true,
-        long,
-        value_name = "ACTION",
-        value_enum,
-        hide_possible_values = true
-    )]
-    pub(crate) on_lost: Option<OnLost>,
-    /// What to do where the place of the lock cannot be used: closed refuses, open runs the command without its lock and says
-    /// so [default: closed]
-    #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = value::on_error)]
-    pub(crate) on_error: Option<OnError>,
-    #[command(flatten)]
-    pub(crate) path: OfPath,
-    #[command(flatten)]
-    pub(crate) calling: Calling,
-    #[command(flatten)]
-    pub(crate) common: Common,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
+    pub(crate) struct RunArgs {
+        /// The name of the lock (a sprint has only one)
+        #[arg(value_name = "NAME")]
+        name: Option<Typed<LockName>>, read value::name;
+        #[command(flatten)]
+        claiming: Claiming;
+        /// An exclusive lock; this is the default, unless tenure.toml says shared = true
+        #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
+        exclusive: bool, plain "-x";
+        /// Take this lock as well: all or none (repeatable).
+        ///
+        /// NAME:shared and NAME:slots=N say how
+        #[arg(short, long = "lock", value_name = "NAME")]
+        lock: Vec<Typed<Further>>, read value::further;
+        /// If it is held, do nothing and exit 0 (for cron).
+        ///
+        /// Says nothing then, and does not wait unless --wait says so
+        #[arg(long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
+        skip: bool;
+        /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
+        #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
+        own_exit_code: Option<u8>;
+        /// Where the run around this one holds the lock already, go on under it instead of refusing
+        #[arg(hide_short_help = true, long)]
+        reentrant: bool, key reentrant;
+        /// How to wait: fifo (callers in turn), single (one waits, a newer one takes its place), max
+        /// (up to 100 wait) or none (refuse at once) [default: fifo; with --group single]
+        #[arg(
+            hide_short_help = true,
+            long,
+            value_name = "QUEUE",
+            value_enum,
+            hide_possible_values = true,
+            help_heading = "Groups"
+        )]
+        queue: Option<Queue>, key queue;
+        /// Group of runs: one at a time, the newest waits.
+        ///
+        /// Beside a NAME it is taken first
+        #[arg(long, value_name = "NAME", help_heading = "Groups")]
+        group: Option<Typed<LockName>>, read value::group, key group;
+        /// Ask its run to stop, and take its place
+        #[arg(long, help_heading = "Groups")]
+        cancel_in_progress: bool, key cancel_in_progress;
+        /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
+        /// ended and before the lock is released
+        #[arg(
+            hide_short_help = true,
+            long,
+            value_name = "CMD",
+            help_heading = "Groups"
+        )]
+        on_superseded: Option<String>, key on_superseded;
+        /// What to run before the command when this run takes the place of others
+        #[arg(
+            hide_short_help = true,
+            long,
+            value_name = "CMD",
+            help_heading = "Groups"
+        )]
+        on_supersede: Option<String>, key on_supersede;
+        /// How long the work may take to end after it was asked to; then it is killed [default: 10s]
+        #[arg(hide_short_help = true, long, value_name = "DURATION")]
+        grace: Option<Typed<Duration>>, read value::duration, key grace;
+        /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
+        #[arg(hide_short_help = true, long, value_name = "DURATION")]
+        term_after: Option<Typed<Duration>>, read value::duration, key term_after;
+        /// What asks the work to end when another run asks for the lock, when the lock is lost or when
+        /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
+        #[arg(hide_short_help = true, long, value_name = "NAME")]
+        signal: Option<Typed<i32>>, read value::signal, key signal;
+        /// How long the work may take before it is ended.
+        ///
+        /// The exit code is 10 then
+        #[arg(long, value_name = "DURATION")]
+        max_runtime: Option<Typed<Duration>>, read value::limit, key max_runtime;
+        /// Keep the lock until everything has ended that the command has started, daemons too
+        #[arg(hide_short_help = true, long)]
+        wait_all: bool, key wait_all;
+        /// End the run when the process that started it ends, however that ends (for harnesses that kill)
+        #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
+        die_with_parent: bool;
+        /// End the run when the process with this number ends, however it ends; auto: what an `acquire` would follow, if it can
+        /// be seen
+        #[arg(hide_short_help = true, long, value_name = "PID", value_parser = value::follow)]
+        die_with: Option<Follow>;
+        /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
+        /// behind)
+        #[arg(hide_short_help = true, long)]
+        close: bool, key close;
+        /// Run one argument by $SHELL -c, as flock -c does
+        #[arg(long, hide_short_help = true)]
+        shell: bool;
+        /// Become the command instead of supervising it; the lock is free when the command has ended
+        #[arg(
+            hide_short_help = true,
+            long,
+            conflicts_with_all = [
+                "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
+                "failure_step", "on_lost", "on_superseded", "die_with_parent", "die_with",
+            ]
+        )]
+        exec: bool, plain "--exec";
+        /// A command that undoes a failed one while the lock is still held; run by `sh -c`
+        #[arg(hide_short_help = true, long, value_name = "CMD")]
+        rollback: Option<String>, key rollback;
+        /// What the step is called that failed, for the audit [default: command]
+        #[arg(hide_short_help = true, long, value_name = "NAME")]
+        failure_step: Option<String>;
+        /// What to do when the lock is lost while the command runs: terminate or warn [default: terminate]
+        #[arg(
+            hide_short_help = true,
+            long,
+            value_name = "ACTION",
+            value_enum,
+            hide_possible_values = true
+        )]
+        on_lost: Option<OnLost>, key on_lost;
+        /// What to do where the place of the lock cannot be used: closed refuses, open runs the command without its lock and says
+        /// so [default: closed]
+        #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = value::on_error)]
+        on_error: Option<OnError>;
+        #[command(flatten)]
+        path: OfPath;
+        #[command(flatten)]
+        calling: Calling;
+        #[command(flatten)]
+        common: Common;
+        /// The command and its arguments
+        #[arg(last = true, required = true, value_name = "CMD")]
+        command: Vec<OsString>;
+    }
 }
 
 /// Holds locks while a command runs.
@@ -313,14 +316,15 @@ impl Run {
             ticket,
             defaults,
         } = takes.unwrap_or_default();
-        let grace = defaults.grace(typed)?;
+        let file = &defaults.flags;
+        let grace = grace(typed, file)?;
         #[cfg(windows)]
         refuse_hooks(&defaults)?;
         let how = if typed.exec {
             defaults.refuse_exec()?;
             How::Exec
         } else {
-            How::Supervised(supervised(typed, &defaults, &grace)?)
+            How::Supervised(supervised(typed, file, &grace)?)
         };
         let grace = grace.value("--grace")?;
         let program = program(typed, around)?;
@@ -338,13 +342,16 @@ impl Run {
                 wait,
                 on_held,
                 ticket,
-                reentrant: defaults.reentrant(typed),
+                reentrant: typed.reentrant || file.reentrant,
                 who,
                 is_open: typed.on_error == Some(OnError::Open),
                 warning,
                 program,
                 grace,
-                hooks: defaults.hooks(typed),
+                hooks: Hooks {
+                    on_supersede: either(typed, file, |it| it.on_supersede.as_ref()).cloned(),
+                    on_superseded: either(typed, file, |it| it.on_superseded.as_ref()).cloned(),
+                },
                 how,
             },
         })
@@ -428,10 +435,13 @@ fn taking(
     };
     place.refuse_untyped(&main)?;
     let defaults = place.defaults(&main)?;
-    let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
-    let group_text = typed.group.as_ref().map(|typed| folded(&typed.text));
-    let group_text = group_text.or_else(|| of_file().and_then(|_| defaults.group_text()));
-    let group = group.or_else(of_file);
+    let of_file = || defaults.flags.group.as_ref().filter(|_| !locks.is_empty());
+    let group_text = typed.group.as_ref().or_else(of_file);
+    let group_text = group_text.map(|group| folded(&group.text));
+    let group = match group {
+        Some(group) => Some(group),
+        None => value::given("group", of_file())?,
+    };
     let said_wait = said_wait(&claiming.patience, around)?;
     let mut line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
     refuse_flags_of_no_lock(typed, name.as_ref(), locks.len(), group.is_some())?;
@@ -456,7 +466,7 @@ fn taking(
     let wait = match line.queue {
         Queue::None => Wait::No,
         Queue::Line(_) => {
-            let said = said_wait.or(defaults.wait);
+            let said = said_wait.or(defaults.wait());
             said.unwrap_or_else(|| match (&group, on_held) {
                 (_, OnHeld::Skip) => Wait::No,
                 (Some(_), OnHeld::Refuse) => Wait::Forever,
@@ -649,7 +659,7 @@ fn in_line(
     let grace_ms = if typed.exec {
         0
     } else {
-        value::millis(defaults.grace(typed)?.value("--grace")?)
+        value::millis(grace(typed, &defaults.flags)?.value("--grace")?)
     };
     Ok(QueueTerms {
         queue,
@@ -667,22 +677,70 @@ fn in_line(
     })
 }
 
+/// The time that work is given to end if no one says another.
+pub(super) fn usual_grace() -> Typed<Duration> {
+    Typed::of("10s", value::duration)
+}
+
+/// What the flag says, or else the key.
+fn either<'a, T>(
+    typed: &'a RunArgs,
+    file: &'a RunArgs,
+    flag: impl Fn(&'a RunArgs) -> Option<&'a T>,
+) -> Option<&'a T> {
+    flag(typed).or_else(|| flag(file))
+}
+
+/// How long the work may take to end, with its text.
+fn grace(typed: &RunArgs, file: &RunArgs) -> Result<Typed<Duration>, Failure> {
+    let said = either(typed, file, |it| it.grace.as_ref()).cloned();
+    let grace = said.unwrap_or_else(usual_grace);
+    grace.value("--grace")?;
+    Ok(grace)
+}
+
+/// When SIGTERM follows; what the file says of it counts as far as it is within the grace that was typed.
+fn term_after(
+    typed: &RunArgs,
+    file: &RunArgs,
+    grace: &Typed<Duration>,
+) -> Result<Duration, Failure> {
+    let time = grace.value("--grace")?;
+    if let Some(after) = &typed.term_after {
+        let value = after.value("--term-after")?;
+        if value > time {
+            return Err(Failure::bad_arguments(format!(
+                "--term-after {}: SIGTERM would come after the end of --grace {}",
+                after.text, grace.text
+            )));
+        }
+        return Ok(value);
+    }
+    let said = value::given("term_after", file.term_after.as_ref())?;
+    Ok(said.filter(|said| *said <= time).unwrap_or(time * 3 / 4))
+}
+
 fn supervised(
     typed: &RunArgs,
-    defaults: &Defaults,
+    file: &RunArgs,
     grace: &Typed<Duration>,
 ) -> Result<Supervised, Failure> {
+    let signal = either(typed, file, |it| it.signal.as_ref());
+    let limit = either(typed, file, |it| it.max_runtime.as_ref());
+    let max_runtime = value::given("--max-runtime", limit)?;
     Ok(Supervised {
-        signal: defaults.signal(typed)?,
-        term_after: defaults.term_after(typed, grace)?,
-        max_runtime: defaults.max_runtime(typed)?,
-        wait_all: defaults.wait_all(typed),
+        signal: value::given("--signal", signal)?,
+        term_after: term_after(typed, file, grace)?,
+        max_runtime: max_runtime.zip(limit.map(|limit| limit.text.clone())),
+        wait_all: typed.wait_all || file.wait_all,
         follow: typed
             .die_with
             .or(typed.die_with_parent.then_some(Follow::Parent)),
-        close: defaults.close(typed),
-        on_lost: defaults.on_lost(typed),
-        rollback: defaults.rollback(typed),
+        close: typed.close || file.close,
+        on_lost: either(typed, file, |it| it.on_lost.as_ref())
+            .copied()
+            .unwrap_or(OnLost::Terminate),
+        rollback: either(typed, file, |it| it.rollback.as_ref()).cloned(),
         failure_step: typed.failure_step.clone(),
     })
 }

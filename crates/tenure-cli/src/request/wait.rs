@@ -48,7 +48,7 @@ impl Wait {
             None => Place::of_taker(&typed.common, around)?,
         };
         let name = lock(&place, typed.name.as_ref(), around)?;
-        let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
+        let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait());
         Ok(Self {
             limit: said.unwrap_or_else(|| usual_wait(&place)),
             mode: match room(&typed.room, Some(&name), &place)? {

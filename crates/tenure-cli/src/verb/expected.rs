@@ -7,8 +7,14 @@
 //! `command/completions` says which locks, groups and profiles there are, and how a shell is told.
 
 use super::{BEFORE_VERB, BEFORE_VERB_BARE, Tree};
+use crate::args::value::{Further, Owner, Ticket, Typed};
 use crate::args::{Common, flock};
-use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches, ValueHint};
+use std::any::TypeId;
+use tenure_core::LockName;
+use tenure_engine::audit::EventName;
+use tenure_engine::config::OnError;
+use tenure_engine::engine::Wait;
 
 /// What a value is, as far as a shell can help with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -357,7 +363,8 @@ fn value_of(arg: &Arg) -> Expected {
     known_value(arg).unwrap_or(Expected::Nothing)
 }
 
-/// What the value of an argument is, if it is listed here (a test fails for a flag that is not).
+/// What the value of an argument is, as its type or its hint says. `None` for a path of which nobody has said whether it
+/// leads to a file or a folder.
 fn known_value(arg: &Arg) -> Option<Expected> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -370,48 +377,50 @@ fn known_value(arg: &Arg) -> Option<Expected> {
                 .collect(),
         ));
     }
-    let one = |word, about| Word::new(word, about);
-    Some(match arg.get_id().as_str() {
-        "dir" | "project_root" | "audit_dir" | "to" => Expected::Folders,
-        "config" | "guard" | "event_file" | "intent" | "path" => Expected::Files,
-        "profile" => Expected::Profiles,
-        "verb" => Expected::Words(verbs(&Tree::command(), false)),
-        "name" | "lock" => Expected::Locks,
-        "group" => Expected::Groups,
-        "wait" => Expected::Words(vec![one("forever", "as long as it takes")]),
-        "ticket" => Expected::Words(vec![one("auto", "the place of the caller")]),
-        "on_error" => Expected::Words(vec![
-            one("open", "run the command without its lock"),
-            one("closed", "refuse it"),
+    let words = |words: &[(&str, &str)]| {
+        let words = words.iter().map(|(word, about)| Word::new(*word, about));
+        Some(Expected::Words(words.collect()))
+    };
+    match arg.get_value_hint() {
+        ValueHint::DirPath => return Some(Expected::Folders),
+        ValueHint::FilePath => return Some(Expected::Files),
+        ValueHint::AnyPath => return None,
+        _ => {}
+    }
+    let value = arg.get_value_parser().type_id();
+    match arg.get_id().as_str() {
+        // Names and words that have no type of their own.
+        "group" => Some(Expected::Groups),
+        "profile" => Some(Expected::Profiles),
+        "verb" => Some(Expected::Words(verbs(&Tree::command(), false))),
+        "input" => words(&[("-", "stdin")]),
+        _ if value == TypeId::of::<Typed<LockName>>()
+            || value == TypeId::of::<Typed<Further>>() =>
+        {
+            Some(Expected::Locks)
+        }
+        _ if value == TypeId::of::<Typed<Wait>>() => words(&[("forever", "as long as it takes")]),
+        _ if value == TypeId::of::<Typed<Ticket>>() => {
+            words(&[("auto", "the place of the caller")])
+        }
+        _ if value == TypeId::of::<OnError>() => words(&[
+            ("open", "run the command without its lock"),
+            ("closed", "refuse it"),
         ]),
-        "owner" => Expected::Words(vec![
-            one("auto", "what outlives this call and ends with the work"),
-            one(
+        _ if value == TypeId::of::<Typed<Owner>>() => words(&[
+            ("auto", "what outlives this call and ends with the work"),
+            (
                 "job",
                 "the process of the CI job, the notebook or the playbook",
             ),
-            one("parent", "the process that calls this"),
-            one("none", "no process: the caller renews it by heartbeats"),
+            ("parent", "the process that calls this"),
+            ("none", "no process: the caller renews it by heartbeats"),
         ]),
-        "input" => Expected::Words(vec![one("-", "stdin")]),
-        "event" => match arg.get_action() {
-            ArgAction::Append => Expected::Words(
-                tenure_engine::audit::EventName::ALL
-                    .iter()
-                    .map(|event| one(event.as_str(), ""))
-                    .collect(),
-            ),
-            _ => Expected::Nothing,
-        },
-        "store" | "lock_file_name" | "stale_after" | "conflict_exit_code" | "own_exit_code"
-        | "ttl" | "request_id" | "slots" | "actor" | "epic_spec" | "intent_name"
-        | "intent_version" | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace"
-        | "term_after" | "signal" | "max_runtime" | "die_with" | "param" | "rollback"
-        | "failure_step" | "token" | "since" | "until" | "remote" | "branch" | "attempts"
-        | "backoff" | "number" | "run_id" | "by" | "prefix" | "group_of_users" | "agent"
-        | "max_age" | "what" => Expected::Nothing,
-        _ => return None,
-    })
+        _ if value == TypeId::of::<Typed<EventName>>() => {
+            words(&EventName::ALL.map(|event| (event.as_str(), "")))
+        }
+        _ => Some(Expected::Nothing),
+    }
 }
 
 /// The beginning of a description, on one line.
@@ -565,9 +574,9 @@ mod tests {
         assert_eq!(expected("tenure flock -- -").0, Expected::Files);
     }
 
-    /// The test fails for a new flag until `known_value` has it.
+    /// Fails for a new flag that is a path until its `value_hint` says of what.
     #[test]
-    fn it_is_known_of_every_value_what_it_is() {
+    fn it_is_known_of_every_path_what_it_leads_to() {
         for verb in Tree::command().get_subcommands() {
             let known = verb
                 .get_arguments()

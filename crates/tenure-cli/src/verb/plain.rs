@@ -1,11 +1,12 @@
 //! Reads the plainest calls of `run` without building a parser, which would cost a fifth of the whole
 //! run. Every call that is not certainly good, or not written in the plainest way, is left to the parser.
-//! It alone decides what is an error and says so.
+//! It alone decides what is an error and says so. Which flags are plain, and how they are read, stands where they are
+//! declared (`args/flags`).
 //!
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
+use crate::args::flags::{Flags as _, fill};
 use crate::args::value::{self, Typed};
-use crate::output::Output;
 use crate::request::RunArgs;
 use std::ffi::OsString;
 
@@ -22,21 +23,13 @@ pub(super) fn read(words: &[OsString]) -> Option<RunArgs> {
             break;
         }
         let mut value = || words.next()?.to_str().filter(|value| is_plain(value));
-        match word {
-            "-n" => once(&mut args.claiming.patience.nonblock)?,
-            "-x" => once(&mut args.exclusive)?,
-            "--exec" => once(&mut args.exec)?,
-            "-q" => once(&mut args.common.quiet)?,
-            "-v" => once(&mut args.common.verbose)?,
-            "-w" | "--wait" => fill_typed(&mut args.claiming.patience.wait, value()?, value::wait)?,
-            "--ttl" => fill_typed(&mut args.claiming.ttl, value()?, value::lease)?,
-            "--request-id" => {
-                fill_typed(&mut args.claiming.request_id, value()?, value::request_id)?;
-            }
-            "--dir" => fill(&mut args.common.dir, value()?.into())?,
-            "--output" => fill(&mut args.common.output, Output::from_word(value()?)?)?,
-            name if is_plain(name) => fill_typed(&mut args.name, name, value::name)?,
-            _ => return None,
+        let is_flag = args.read_plain(word, &mut value)?
+            || args.claiming.read_plain(word, &mut value)?
+            || args.claiming.patience.read_plain(word, &mut value)?
+            || args.common.read_plain(word, &mut value)?;
+        if !is_flag {
+            let name = Some(word).filter(|word| is_plain(word))?;
+            fill(&mut args.name, Typed::of(name, value::name))?;
         }
     }
     args.command = words.cloned().collect();
@@ -51,22 +44,6 @@ pub(super) fn read(words: &[OsString]) -> Option<RunArgs> {
 /// Whether a word can only be a value.
 fn is_plain(word: &str) -> bool {
     !word.is_empty() && !word.starts_with('-')
-}
-
-fn once(flag: &mut bool) -> Option<()> {
-    (!std::mem::replace(flag, true)).then_some(())
-}
-
-fn fill<T>(place: &mut Option<T>, value: T) -> Option<()> {
-    place.replace(value).is_none().then_some(())
-}
-
-fn fill_typed<T: Clone>(
-    place: &mut Option<Typed<T>>,
-    text: &str,
-    read: value::Reader<T>,
-) -> Option<()> {
-    fill(place, Typed::of(text, read))
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl Asked {
             acquire.ttl_ms = acquire.ttl_ms.map(|ttl_ms| ttl_ms.max(SILENCE_MS));
         }
         let said = said_wait(&typed.claiming.patience, around)?;
-        let said = said.or(acquire.place.defaults(&acquire.name)?.wait);
+        let said = said.or(acquire.place.defaults(&acquire.name)?.wait());
         acquire.wait = bounded(said);
         acquire.place.patience = Some(SERVERS);
         Ok(acquire)
@@ -197,7 +197,7 @@ impl Asked {
         let around = &self.usual.around;
         let mut wait = Wait::of(&typed, around)?;
         let said = said_wait(&typed.patience, around)?;
-        wait.limit = bounded(said.or(wait.place.defaults(&wait.name)?.wait));
+        wait.limit = bounded(said.or(wait.place.defaults(&wait.name)?.wait()));
         wait.place.patience = Some(SERVERS);
         Ok(wait)
     }
