@@ -7,27 +7,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from . import _steps
 from ._client import Client
 from ._errors import Inherited, Lost, TenureError
 from ._notice import Notice
-from ._serve import Request, Serve, ServeEnded
+from ._serve import Request, Serve, ServeEnded, Wait
 from ._steps import Steps
 
 if TYPE_CHECKING:
     import asyncio
-
-
-class Wait(Protocol):
-    """How long an `acquire` may still wait."""
-
-    def params(self) -> dict[str, Any]:
-        """What serve is told of it."""
-
-    def limit(self) -> float | None:
-        """When an answer has to be there, by time.monotonic()."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -210,7 +200,7 @@ class Hold:
             else:
                 return
         params = {**self._whose, **options, **wait.params()}
-        self._asked = Request(serve, "acquire", params, granted=self._granted, is_wait=True, limit=wait.limit())
+        self._asked = Request(serve, "acquire", params, granted=self._granted, wait=wait)
         yield self._asked
 
     def _granted(self, serve: Serve, result: Mapping[str, Any]) -> None:

@@ -17,16 +17,13 @@ from . import _caller, _steps
 from ._client import client
 from ._errors import AlreadyHeld, Lost, TenureError
 from ._hold import Hold, settled
-from ._serve import BadMessage
+from ._serve import LATE, BadMessage
 
 if TYPE_CHECKING:
     import asyncio
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-# Beyond what an answer may come late, its serve is taken for dead.
-_LATE = 10.0
 
 
 class Usual(enum.Enum):
@@ -194,7 +191,12 @@ class _Wait:
         return {"wait_ms": int(max(0.0, self._end - time.monotonic()) * 1000)}
 
     def limit(self) -> float | None:
-        return None if self._end == math.inf else self._end + _LATE
+        return None if self._end == math.inf else self._end + LATE
+
+    interval = math.inf
+
+    def look(self) -> None:
+        pass
 
 
 class _Body:

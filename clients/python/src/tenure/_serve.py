@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from ._binary import find_binary
 from ._errors import refusal
@@ -32,6 +32,9 @@ _LOOKS = 2
 # serve says at least every 10 seconds how a wait stands.
 _LOOKS_WITHOUT_NEWS = 6
 
+# How much later than asked the answer to a wait may come.
+LATE = 10.0
+
 _log = logging.getLogger("tenure")
 _numbers = itertools.count(1)
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -45,13 +48,30 @@ class ServeEnded(Exception):
         self.is_silent = is_silent
 
 
+class Wait(Protocol):
+    """How long an `acquire` may still wait."""
+
+    def params(self) -> dict[str, Any]:
+        """What serve is told of it."""
+
+    def limit(self) -> float | None:
+        """When an answer has to be there, by time.monotonic()."""
+
+    @property
+    def interval(self) -> float:
+        """How often `look` is called while there is no answer."""
+
+    def look(self) -> None:
+        """Raises to end the wait."""
+
+
 class Request:
     """A step: a request that is sent to a serve, and its answer.
 
     What cannot be a message is refused here with ValueError, before anything of it is sent.
     """
 
-    __slots__ = ("_error", "_limit", "_result", "_wake", "granted", "is_wait", "line", "number", "serve")
+    __slots__ = ("_error", "_result", "_wake", "granted", "line", "number", "serve", "waits")
 
     def __init__(
         self,
@@ -60,8 +80,7 @@ class Request:
         params: dict[str, Any],
         *,
         granted: Callable[[Serve, Any], None] | None = None,
-        is_wait: bool = False,
-        limit: float | None = None,
+        wait: Wait | None = None,
     ) -> None:
         self.serve = serve
         self.number = next(_numbers)
@@ -71,10 +90,8 @@ class Request:
             raise BadMessage(f"a request of {len(self.line)} bytes is too long: {LINE_MAX} at most")
         #: Called by the reader with a result, before the caller is woken: what serve says later is heard later.
         self.granted = granted
-        #: Whether serve answers when it can, and tells how that stands.
-        self.is_wait = is_wait
-        # When even such a request should have an answer, by time.monotonic().
-        self._limit = limit
+        #: For a request that serve answers when it can: how long that may take.
+        self.waits = wait
         self._result: Any = None
         self._error: BaseException | None = None
         self._wake: Callable[[], None] = _nobody
@@ -136,21 +153,31 @@ class _Looks:
 
     def __init__(self, request: Request) -> None:
         self._request = request
+        self._limit = None if request.waits is None else request.waits.limit()
         self._heard = request.serve.heard
-        self._left = _LOOKS_WITHOUT_NEWS if request.is_wait else _LOOKS
+        self._left = _LOOKS if request.waits is None else _LOOKS_WITHOUT_NEWS
+        self._rest = LOOK
+        self._last = 0.0
 
     def next(self) -> float:
         """Seconds until the next look."""
-        return LOOK
+        waits = self._request.waits
+        self._last = self._rest if waits is None else min(self._rest, waits.interval)
+        return self._last
 
     def in_vain(self) -> None:
         """Counts a look that saw no answer. Raises ServeEnded when that was the last one."""
-        request = self._request
-        if request.is_wait and request.serve.heard != self._heard:
-            self._heard, self._left = request.serve.heard, _LOOKS_WITHOUT_NEWS
+        waits = self._request.waits
+        if waits is not None:
+            waits.look()
+        self._rest -= self._last
+        if self._rest > 0:
+            return
+        self._rest = LOOK
+        if waits is not None and self._request.serve.heard != self._heard:
+            self._heard, self._left = self._request.serve.heard, _LOOKS_WITHOUT_NEWS
         self._left -= 1
-        is_late = request._limit is not None and time.monotonic() > request._limit
-        if self._left <= 0 or (request.is_wait and is_late):
+        if self._left <= 0 or (self._limit is not None and time.monotonic() > self._limit):
             raise ServeEnded(is_silent=True)
 
 

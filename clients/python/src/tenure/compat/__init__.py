@@ -1,0 +1,1 @@
+"""Modules with the names of others, on locks of tenure."""
