@@ -2,6 +2,8 @@
 import { lock, locks, withLock, lockSync, check, list, cancel, wait } from 'tenure';
 import { HeldError, type Hold, LostError, SupersededError, AlreadyHeldError, StoreError, ServeError } from 'tenure';
 
+import * as lockfile from 'tenure/compat/proper-lockfile';
+
 export async function usage(signal: AbortSignal): Promise<number | undefined> {
   await using hold = await lock('deploy', { wait: 10_000, signal, why: '4.2' });
   hold.on('lost', (error) => console.error(error.code));
@@ -30,6 +32,10 @@ export async function usage(signal: AbortSignal): Promise<number | undefined> {
     if (error instanceof SupersededError) return error.by?.length;
     if (error instanceof StoreError || error instanceof ServeError) return length + all.length;
   }
+  const release = await lockfile.lock('file', { stale: 5_000, retries: { retries: 3 } });
+  await release();
+  const isLocked: boolean = lockfile.checkSync('file', { realpath: false });
+  if (isLocked) lockfile.unlockSync('file');
   return slot.slot ?? facts.holder?.ageMs;
 }
 
