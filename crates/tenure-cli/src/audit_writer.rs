@@ -20,7 +20,7 @@ use tenure_engine::audit::{
 };
 use tenure_engine::profile::Profile;
 use tenure_engine::store::StoreError;
-use tenure_engine::sync::locked;
+use tenure_os::sync::locked;
 
 /// How long the audit may take while work has to be watched.
 const HURRY: Duration = Duration::from_millis(20);

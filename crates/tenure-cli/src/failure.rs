@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 use tenure_engine::audit::AuditError;
+use tenure_engine::caller::OwnerError;
 use tenure_engine::config::ConfigError;
 use tenure_engine::envelope::{self, Exit};
 pub(crate) use tenure_engine::envelope::{Retry, human};
 use tenure_engine::fence::GuardError;
-use tenure_engine::process::OwnerError;
 use tenure_engine::profile::ProfileError;
 use tenure_engine::store::StoreError;
 

@@ -20,7 +20,7 @@ pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
         )
     };
     let mut bytes = [0_u8; BYTES];
-    tenure_engine::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
+    tenure_os::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
     RequestId::new(format!("req_{}", hex(&bytes))).map_err(|_| no_id())
 }
 

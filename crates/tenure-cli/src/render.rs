@@ -137,7 +137,7 @@ impl Reporter {
             waits: Waits::Shown,
             documents: None,
             lock: None,
-            began: tenure_engine::clock::instant(),
+            began: tenure_os::clock::instant(),
             warnings: Vec::new(),
             unless_heard: None,
             listener: None,
@@ -398,7 +398,7 @@ impl Reporter {
 
     /// What the document says of the call, which answers now.
     fn meta(&self) -> Meta {
-        let elapsed = tenure_engine::clock::instant().saturating_duration_since(self.began);
+        let elapsed = tenure_os::clock::instant().saturating_duration_since(self.began);
         // A call that shows no id gets one of its own, to be found again in a log. So does one
         // that shows what another program calls itself, which may be of any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How many messages are kept for a reader that does not read.
 const KEPT_MAX: usize = 32;

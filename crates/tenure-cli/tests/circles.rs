@@ -193,7 +193,13 @@ fn no_modules_of_any_crate_import_each_other_in_a_circle() {
         .parent()
         .expect("the crates");
     let mut found = Vec::new();
-    for name in ["tenure-core", "tenure-engine", "tenure", "tenure-cli"] {
+    for name in [
+        "tenure-core",
+        "tenure-os",
+        "tenure-engine",
+        "tenure",
+        "tenure-cli",
+    ] {
         let modules = modules(&crates.join(name).join("src"));
         assert!(modules.len() > 10, "{name} was read");
         found.extend(
@@ -249,16 +255,12 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     ("tenure-engine", "inherited", "what a run has handed down"),
     ("tenure-engine", "search", "where a user's files are"),
-    ("tenure-engine", "trust", "who called sudo"),
+    ("tenure-os", "trust", "who called sudo"),
     ("tenure-engine", "advice", "where a program is found"),
-    (
-        "tenure-engine",
-        "process",
-        "who calls: processes and ancestors",
-    ),
-    ("tenure-engine", "process::job", "who calls: the job"),
-    ("tenure-engine", "process::owner", "who calls: owners"),
-    ("tenure-engine", "clock::stepped", "the clock of a test"),
+    ("tenure-os", "process", "who calls: processes and ancestors"),
+    ("tenure-engine", "caller::job", "who calls: the job"),
+    ("tenure-engine", "caller::owner", "who calls: owners"),
+    ("tenure-os", "clock::stepped", "the clock of a test"),
     (
         "tenure-engine",
         "store::etcd::address",
@@ -374,7 +376,13 @@ fn surroundings_are_read_in_the_rooms_that_answer_for_them() {
         .expect("the crates");
     let mut strangers = Vec::new();
     let mut readers = BTreeSet::new();
-    for name in ["tenure-core", "tenure-engine", "tenure", "tenure-cli"] {
+    for name in [
+        "tenure-core",
+        "tenure-os",
+        "tenure-engine",
+        "tenure",
+        "tenure-cli",
+    ] {
         for (module, text) in modules(&crates.join(name).join("src")) {
             let found = readings(&text);
             let module = module.join("::");

@@ -22,7 +22,7 @@ use crate::support_crash::{
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// Works until its input ends.
 const WORK_ON: &str = concat!(
@@ -81,7 +81,7 @@ impl HolderAndWaiter {
         assert_eq!(parent, Some(own), "the command is the holder's child");
         let command = i32::try_from(self.at_work.command).ok();
         let command = command.and_then(Pid::from_raw).expect("a command");
-        tenure_engine::process::group_of(command).expect("its group")
+        tenure_os::process::group_of(command).expect("its group")
     }
 
     /// Waits until the waiter works, which has a higher token.

@@ -282,9 +282,15 @@ fn ending_the_process(text: &str) -> Vec<(usize, &str)> {
 #[test]
 fn nothing_that_ships_unwraps_expects_or_panics() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders: Vec<_> = ["tenure-core", "tenure-engine", "tenure", "tenure-cli"]
-        .map(|name| crates.join(name).join("src"))
-        .into();
+    let mut folders: Vec<_> = [
+        "tenure-core",
+        "tenure-os",
+        "tenure-engine",
+        "tenure",
+        "tenure-cli",
+    ]
+    .map(|name| crates.join(name).join("src"))
+    .into();
     let (mut files, mut found) = (0, Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {

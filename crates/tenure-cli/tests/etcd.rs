@@ -24,7 +24,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{BOUND, Gate, Scene, Started, answer, eventually, is_alive, timed};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// A machine of the test's own, and the etcd that it keeps its locks in.
 struct Site {
@@ -568,7 +568,7 @@ fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     let (run, command) = (sleeper.pid(), gate.entered());
     let group = |number: u32| {
         let pid = Pid::from_raw(i32::try_from(number).unwrap()).unwrap();
-        tenure_engine::process::group_of(pid).unwrap()
+        tenure_os::process::group_of(pid).unwrap()
     };
     sleeper.signal(Signal::STOP);
     kill_process_group(group(command), Signal::STOP).unwrap();

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 const SERVER: &str = "10.89.9.1";
 

@@ -17,7 +17,7 @@ mod support_published;
 
 use crate::support_crash::{Answer, Fault, Process, Site};
 use crate::support_published::{ALL, Format, plant, seen};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How many contend.
 const CONTENDERS: usize = 8;
@@ -107,7 +107,7 @@ fn takeovers(format: Format) {
     println!(
         "{format:?}: {rounds} rounds of {CONTENDERS}, {} wrong, {:.1} s",
         faults.len(),
-        tenure_engine::clock::since(began).as_secs_f64()
+        tenure_os::clock::since(began).as_secs_f64()
     );
     faults.truncate(5);
     assert!(faults.is_empty(), "{format:?}:\n{}", faults.join("\n"));

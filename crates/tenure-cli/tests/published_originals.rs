@@ -26,7 +26,7 @@ use crate::support_published::{Format, dead_pid, plant, seen};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How soon a run has to end whose record was written over. It is told by the kernel.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -155,7 +155,7 @@ fn one_of_all(format: Format, theirs: impl Fn(&str, &str) -> Process) {
     println!(
         "{format:?}: {} rounds, ours won {ours_won}, theirs {theirs_won}, {:.1} s",
         rounds(),
-        tenure_engine::clock::since(began).as_secs_f64()
+        tenure_os::clock::since(began).as_secs_f64()
     );
 }
 
@@ -204,7 +204,7 @@ impl Overwriting<'_> {
         assert!(answer.is(0), "{:?}: theirs: {answer}", self.format);
         let theirs = seen(&record).expect("their record");
         let answer = ours.answer().expect("an answer");
-        let took = tenure_engine::clock::since(began);
+        let took = tenure_os::clock::since(began);
         assert!(
             answer.is(80),
             "{:?}: ours has to say that the lock is lost: {answer}",
@@ -404,7 +404,7 @@ mod contention {
         plant(format, &site, &format.live());
         let theirs = seen(&record);
         let answer = ours.answer().expect("an answer");
-        let took = tenure_engine::clock::since(began);
+        let took = tenure_os::clock::since(began);
         assert!(answer.is(80), "the lock is lost: {answer}");
         assert_eq!(theirs, seen(&record), "their record was touched");
         assert!(took < AT_ONCE, "noticed only after {took:?}");
@@ -425,14 +425,14 @@ mod contention {
         let said = ours.line().expect("a line");
         assert_eq!(said.as_deref(), Some("in"), "ours works");
         let began = instant();
-        while tenure_engine::clock::since(began) < Duration::from_millis(3_500) {
+        while tenure_os::clock::since(began) < Duration::from_millis(3_500) {
             let thief = ["--owner", "none", "--force-lock", "--request-id", "thief-1"];
             let answer = format.start(&site, "acquire", &thief).answer();
             let answer = answer.expect("an answer");
             assert!(
                 answer.is(4),
                 "stolen {:?} after the start: {answer}",
-                tenure_engine::clock::since(began)
+                tenure_os::clock::since(began)
             );
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -493,7 +493,7 @@ fn signals_of_the_terminal_and_of_a_service_do_not_end_it() {
         .ok()
         .and_then(rustix::process::Pid::from_raw);
     assert_eq!(
-        pid.and_then(tenure_engine::process::session_of),
+        pid.and_then(tenure_os::process::session_of),
         pid.map(rustix::process::Pid::as_raw_pid),
         "a session of its own"
     );

@@ -17,7 +17,7 @@ use std::time::Duration;
 use support::{
     BOUND, Scene, children, eventually, foreground, has_stopped, is_alive, runs, state, throughout,
 };
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// The shell's prompt; nothing else on the screen looks like it.
 const PROMPT: &str = "ready>";
@@ -1169,9 +1169,9 @@ impl Terminal {
 
     /// Puts a lock of this process there, taken some hours ago.
     fn sprint_lock(&self, pid: u32, session: &str) -> String {
-        use tenure_engine::clock::Clock as _;
+        use tenure_os::clock::Clock as _;
         std::fs::create_dir_all(self.scene.path("project")).expect("a folder");
-        let now_ms = tenure_engine::clock::SystemClock::new(None)
+        let now_ms = tenure_os::clock::SystemClock::new(None)
             .now()
             .stamp()
             .wall_ms;
@@ -1265,7 +1265,7 @@ fn terminal_sprint_silence_of_30_seconds_is_a_no() {
         screen.contains("no answer within 30 s")
     });
     assert!(
-        tenure_engine::clock::since(began) >= Duration::from_secs(29),
+        tenure_os::clock::since(began) >= Duration::from_secs(29),
         "30 seconds"
     );
     assert_eq!(terminal.sprint_status(4), "blocked");

@@ -30,7 +30,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = now();
     while !is_so() {
         assert!(
-            tenure_engine::clock::since(began) < PATIENCE,
+            tenure_os::clock::since(began) < PATIENCE,
             "waited too long until {what}"
         );
         thread::sleep(Duration::from_millis(10));
@@ -294,7 +294,7 @@ fn what_a_run_holds_its_command_is_refused_at_once_or_passed_through() {
         ],
     );
     assert!(
-        tenure_engine::clock::since(began) < Duration::from_secs(9),
+        tenure_os::clock::since(began) < Duration::from_secs(9),
         "it does not wait"
     );
     let nested = [

@@ -12,10 +12,8 @@
 //! What it leaves to others: which locks a path needs (the caller), the audit (the caller, from the answers here), and
 //! how a sign reaches the claims (the store).
 
-use crate::clock::Clock;
 use crate::engine::{self, AcquireError, Acquired, Keep, Limits, Observer, Wait, Waiting};
 use crate::envelope::{LockView, leased};
-use crate::process;
 use crate::store::contract::{AgentSign, Agents};
 use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
@@ -23,6 +21,8 @@ use tenure_core::{
     AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Mode, Now, Ownership,
     Patience, Policy, Process, Reason, Released, Request, Standing, Terms,
 };
+use tenure_os::clock::Clock;
+use tenure_os::process;
 
 /// How long the place of an agent that was refused is kept.
 const PLACE_KEPT: Duration = Duration::from_secs(60);

@@ -31,11 +31,11 @@ pub use record::{
 };
 pub use stream::Stream;
 
-use crate::trust::Named;
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenure_os::trust::Named;
 
 /// The folder of an audit, below that of the locks.
 pub(crate) const FOLDER: &str = "audit";
@@ -259,9 +259,9 @@ impl Place {
         #[cfg(unix)]
         if let Some(locks) = &self.within
             && let Some(name) = self.dir.file_name().and_then(|name| name.to_str())
-            && crate::os::facts_of(locks).is_ok_and(|facts| facts.all_may_write())
+            && tenure_os::os::facts_of(locks).is_ok_and(|facts| facts.all_may_write())
         {
-            let own = format!("{name}.{}", crate::os::our_number());
+            let own = format!("{name}.{}", tenure_os::os::our_number());
             return Cow::Owned(Self {
                 dir: self.dir.with_file_name(own),
                 ..self.clone()

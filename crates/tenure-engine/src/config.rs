@@ -23,16 +23,16 @@ use profiles::Profiles;
 pub use crate::advice::by_variables;
 use crate::audit::Recording;
 use crate::inherited::Saw;
-use crate::os::{self, Errno, Facts};
 use crate::printed::for_its_author;
-use crate::regular;
 use crate::repository;
 use crate::search::{self, STATE_OF_HOME, absolute, is_machines, state_folder};
 pub use crate::search::{FILE, MACHINE_FILE, is_for_all_folders, user_file};
-use crate::trust::{self, Distrust, OpenPath, OpenRefusal, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use tenure_os::os::{self, Errno, Facts};
+use tenure_os::regular;
+use tenure_os::trust::{self, Distrust, OpenPath, OpenRefusal, Whose};
 use wildmatch::WildMatchPattern;
 
 /// The largest configuration file that is read.
@@ -842,11 +842,11 @@ mod tests {
     /// finds in the tree it works on.
     #[test]
     fn a_pattern_of_many_stars_is_answered_at_once() {
-        let began = crate::clock::instant();
+        let began = tenure_os::clock::instant();
         let name = "a".repeat(128);
         assert!(!fits(&format!("{}b", "*a".repeat(60)), &name));
         assert!(fits(&"*a".repeat(128), &name));
-        let took = crate::clock::instant().saturating_duration_since(began);
+        let took = tenure_os::clock::instant().saturating_duration_since(began);
         assert!(took < std::time::Duration::from_secs(1), "it took {took:?}");
     }
 

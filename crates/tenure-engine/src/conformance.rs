@@ -59,7 +59,6 @@
 mod scene;
 mod terms;
 
-use crate::clock::{instant, nap};
 use crate::engine::{self, Silent, Wait};
 use crate::store::contract::{Ring, Which};
 use crate::store::verbs::{Adopted, Adopter};
@@ -73,6 +72,7 @@ use tenure_core::{
     Claim, Entering, Entry, Event, Force, Host, Left, Life, LivenessLock, LockName, Ownership,
     Patience, Process, Reason, Released, Renewal, Request, Standing, Takeover, TryGrant,
 };
+use tenure_os::clock::{instant, nap};
 
 use terms::{
     a_free_slot_wakes_the_first_waiter_and_nobody_else,

@@ -1,9 +1,6 @@
 //! Drives one acquisition against a store, and nothing more: the core says what to do next, the store does
 //! it, and the caller learns how it ended.
 
-use crate::cancel::{self, Cancel as CallersCancel};
-use crate::clock::{Clock, nap};
-use crate::offload::at_once;
 use crate::profile::ends_without_release;
 use crate::store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
 use crate::store::{Content, Handle, Reading, Store, StoreError, Verbs, Wake};
@@ -20,6 +17,9 @@ use tenure_core::{
     Process, RETRY_FLOOR_MS, Reason, Refusal, Request, RequestId, SHORT_LINE, STOPPED_GRACE_MS,
     Standing, Standstill, WATCH_MS, Watched, retry_after_ms,
 };
+use tenure_os::cancel::{self, Cancel as CallersCancel};
+use tenure_os::clock::{Clock, nap};
+use tenure_os::offload::at_once;
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
 /// its turn. This is for what no kernel tells: a lock file that was deleted by hand, and a waiter before this one that
@@ -324,7 +324,7 @@ pub trait Lot: Sync {
 }
 
 /// [`acquire`] for a caller without a thread: it sleeps in the lot. The store's changes block the thread that polls it, as
-/// long as they take. The [`Cancel`](crate::cancel::Cancel) that the thread listens to has to be the same at each poll.
+/// long as they take. The [`Cancel`](tenure_os::cancel::Cancel) that the thread listens to has to be the same at each poll.
 ///
 /// # Errors
 /// - As [`acquire`].

@@ -22,12 +22,12 @@ pub use crate::printed::{
     turns_text,
 };
 
-use crate::process::actor_name;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 use tenure_core::{Cancel, LockName};
+use tenure_os::process::actor_name;
 
 /// The version of the document's shape.
 pub const SCHEMA_VERSION: &str = "1";
@@ -327,7 +327,7 @@ impl Meta {
             command,
             schema_version: SCHEMA_VERSION,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            timestamp: crate::clock::timestamp(),
+            timestamp: tenure_os::clock::timestamp(),
         }
     }
 }

@@ -24,12 +24,12 @@
 //! `tenure_core` and the engine say what a lock knows of a token. This module does not, and it does not
 //! keep other processes from the resource between the question and the write.
 
-use crate::clock::{instant, nap, since};
-use crate::os::{self, Descriptor, Errno, Facts, Open};
-use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tenure_os::clock::{instant, nap, since};
+use tenure_os::os::{self, Descriptor, Errno, Facts, Open};
+use tenure_os::trust::{self, Contents, Distrust, Named, OpenRefusal};
 
 /// The highest token: what a JSON number holds exactly.
 pub const TOKEN_MAX: u64 = (1 << 53) - 1;

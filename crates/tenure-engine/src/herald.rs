@@ -68,11 +68,11 @@ impl Herald {
 
     /// Waits until all was told, for so long at most.
     pub fn settle(&self, patience: Duration) {
-        let began = crate::clock::instant();
+        let began = tenure_os::clock::instant();
         while self.waiting.load(Ordering::Acquire) > 0
-            && crate::clock::instant().saturating_duration_since(began) < patience
+            && tenure_os::clock::instant().saturating_duration_since(began) < patience
         {
-            crate::clock::nap(LOOK);
+            tenure_os::clock::nap(LOOK);
         }
     }
 

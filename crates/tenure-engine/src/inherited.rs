@@ -12,12 +12,12 @@ mod whose;
 
 pub use whose::{Folder, have, is_unnamed_run, kin_of, of};
 
-use crate::process::Identity;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use tenure_core::{Host, LockName, Process};
+use tenure_os::process::Identity;
 
 /// The variable that names a folder.
 pub const DIR: &str = "TENURE_DIR";

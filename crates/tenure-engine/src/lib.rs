@@ -19,10 +19,10 @@ pub mod agent;
 mod agent_view;
 #[cfg(feature = "full")]
 pub mod audit;
-pub mod cancel;
+#[cfg(feature = "full")]
+pub mod caller;
 pub mod circle;
 pub mod cleaning;
-pub mod clock;
 #[cfg(feature = "full")]
 pub mod config;
 #[cfg(feature = "full")]
@@ -47,33 +47,23 @@ pub mod keep;
 #[cfg(feature = "full")]
 pub mod leased_path;
 pub mod line;
-#[cfg(feature = "tracing")]
-mod logs;
-#[cfg(not(feature = "tracing"))]
-#[path = "no_logs.rs"]
-mod logs;
-pub mod offload;
-pub mod os;
 #[cfg(feature = "full")]
 pub mod place;
 pub mod printed;
-mod private;
-pub mod process;
 pub mod profile;
 pub mod readings;
-#[cfg(feature = "full")]
-pub mod regular;
 pub mod repository;
 pub mod search;
 #[cfg(feature = "full")]
 pub mod shell;
 pub mod store;
-pub mod sync;
-pub mod trust;
 pub mod vacancy;
 pub mod view;
 #[cfg(feature = "yaml")]
 pub mod yaml;
+
+// By the name under which `tests/interleavings` of `tenure` puts primitives that try orders out.
+use tenure_os::sync;
 
 /// The pure core, whose types this crate names. By its own name: `core` would take the place of the
 /// standard library's in a program that says `use tenure_engine::*`.

@@ -25,14 +25,14 @@ use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around, Saw, variables};
 pub use crate::inherited::{CONFIG, DIR, SCOPE, STORE};
-use crate::process;
 use crate::repository::{self, RepositoryError};
 pub use crate::search::{MACHINE_FOLDER, MACHINE_RIGHTS, line_that_makes};
-use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tenure_os::process;
+use tenure_os::trust::Named;
 
 /// Where the locks of a repository lie, below git's common folder.
 const REPOSITORY_FOLDER: &str = "tenure/locks";
@@ -700,7 +700,7 @@ pub fn machines_folder() -> Result<PathBuf, ConfigError> {
 pub fn locks_of_clone(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
     let mut ways = folder.ancestors();
     let existing = ways.find_map(|above| above.canonicalize().ok());
-    let Some(tree) = existing.as_deref().and_then(repository::work_tree) else {
+    let Some(tree) = existing.as_deref().and_then(tenure_os::private::work_tree) else {
         return Ok(None);
     };
     match repository::common_folder(&tree) {

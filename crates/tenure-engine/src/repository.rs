@@ -11,17 +11,12 @@
 //! its folder then is setgid, and the group may write to it. A folder that all users may write to proves nothing
 //! of that kind: any of them can have made a repository there.
 
-use crate::os::{self, Errno, Facts, Sharing};
-use crate::trust::{self, OpenPath, Whose};
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// What marks the root of a work tree: a folder, or in linked work trees and submodules a file.
-pub(crate) const GIT: &str = ".git";
-
-/// The file by which git is told what to leave alone in a folder.
-pub(crate) const IGNORE_FILE: &str = ".gitignore";
+use tenure_os::os::{self, Errno, Facts, Sharing};
+use tenure_os::private::GIT;
+use tenure_os::trust::{self, OpenPath, Whose};
 
 /// What a `.git` file begins with.
 const LEADS_TO: &str = "gitdir:";
@@ -117,21 +112,6 @@ impl std::fmt::Display for RepositoryError {
 }
 
 impl std::error::Error for RepositoryError {}
-
-/// The root of the work tree in which a folder lies, by its path without links. `None` for git's own folder, of
-/// which git commits nothing.
-pub fn work_tree(folder: &Path) -> Option<PathBuf> {
-    let folder = folder.canonicalize().ok()?;
-    for folder in folder.ancestors() {
-        if folder.file_name().is_some_and(|name| name == GIT) {
-            return None;
-        }
-        if folder.join(GIT).symlink_metadata().is_ok() {
-            return Some(folder.to_owned());
-        }
-    }
-    None
-}
 
 /// What git keeps at the root of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]

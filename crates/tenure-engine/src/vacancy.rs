@@ -3,12 +3,12 @@
 //! Whoever comes first takes the lock then. What a caller is shown meanwhile, and what else ends its wait, is the
 //! caller's affair ([`Onlooker`]).
 
-use crate::clock::{Clock, nap};
 use crate::engine::{Wait, refusal_of};
 use crate::store::{Reading, Store, StoreError, Verbs, Wake};
 use crate::view::LockView;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Reason, Refusal, Standing};
+use tenure_os::clock::{Clock, nap};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);

@@ -4,9 +4,7 @@
 
 use crate::advice::Advice;
 use crate::agent_view::AgentView;
-use crate::clock::Date;
 use crate::printed::{called, clean};
-use crate::process::{actor_name, is_other_namespace, look_at};
 use crate::profile::known_as;
 use crate::store::{Content, Reading};
 use std::borrow::Cow;
@@ -19,6 +17,8 @@ use tenure_core::{
     Process, RETRY_FLOOR_MS, Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide,
     has_ended, is_orphan, retry_after_ms,
 };
+use tenure_os::clock::Date;
+use tenure_os::process::{actor_name, is_other_namespace, look_at};
 
 /// A structure that is also a document, as its `serde` attributes say. A light build has no documents, and no serde.
 #[cfg(feature = "full")]

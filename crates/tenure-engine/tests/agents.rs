@@ -12,8 +12,6 @@ use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
-use tenure_engine::clock::{Clock, SystemClock, instant, since};
-use tenure_engine::process::Identity;
 use tenure_engine::store::contract::AgentSign;
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::memory::MemoryStore;
@@ -22,6 +20,8 @@ use tenure_engine::tenure_core::{
     AgentKey, Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Request, RequestId,
     Terms,
 };
+use tenure_os::clock::{Clock, SystemClock, instant, since};
+use tenure_os::process::Identity;
 
 const SILENCE: Duration = Duration::from_millis(600);
 

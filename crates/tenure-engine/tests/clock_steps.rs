@@ -16,14 +16,14 @@ use tenure_core::{
     Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
     StaleReason, Standing, Terms,
 };
-use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Settings};
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, Store, StoreError};
+use tenure_os::clock::{Clock, SystemClock};
+use tenure_os::process::Identity;
 
 const HOUR_US: u64 = 3_600_000_000;
 

@@ -16,13 +16,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure_core::{Claim, Death, Host, Liveness, LockName, Now, Policy, Process};
-use tenure_engine::clock::instant;
 use tenure_engine::conformance::{self, Harness};
-use tenure_engine::process::{Identity, start_time};
 use tenure_engine::profile::{Profile, Record, Resume, Session};
 use tenure_engine::store::Store;
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::memory::MemoryStore;
+use tenure_os::clock::instant;
+use tenure_os::process::{Identity, start_time};
 
 fn fresh_name(number: &AtomicU32) -> LockName {
     let number = number.fetch_add(1, Ordering::Relaxed);

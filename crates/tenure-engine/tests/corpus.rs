@@ -20,7 +20,7 @@ use properties::TARGETS;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How long one input may take, on a busy machine. The fuzzer allows as much.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -33,11 +33,7 @@ use tenure_core::{
     Ownership, Patience, Policy, Predecessor, Released, Renewal, Request, RequestId, StaleReason,
     Standing, Takeover, TryGrant,
 };
-#[cfg(unix)]
-use tenure_engine::cancel::{self, Cancel};
-use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
-use tenure_engine::process::Identity;
 use tenure_engine::profile::{Native, Profile};
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
@@ -47,6 +43,10 @@ use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleepe
 use tenure_engine::store::file::{Byte, Mode as LockMode};
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, Store, StoreError, Wake};
+#[cfg(unix)]
+use tenure_os::cancel::{self, Cancel};
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::Identity;
 
 const TTL_MS: u64 = 600_000;
 
@@ -587,7 +587,7 @@ fn a_file_that_was_emptied_under_a_holder_is_not_a_free_lock() {
 fn a_torn_list_is_begun_anew_only_after_the_end_of_all_its_claims_table() {
     let lives = Some(tenure_core::Process {
         pid: std::process::id(),
-        started: tenure_engine::process::start_time(std::process::id()),
+        started: tenure_os::process::start_time(std::process::id()),
     });
     let boot = |id: &str, machine: Option<&str>| {
         let host = Identity::current().host;
@@ -1851,7 +1851,7 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
         "{answer:?}"
     );
     assert!(
-        tenure_engine::clock::since(began) < Duration::from_secs(2),
+        tenure_os::clock::since(began) < Duration::from_secs(2),
         "it is not waited for"
     );
     assert_eq!(place.tickets(), [first.ticket()]);
@@ -2108,7 +2108,7 @@ fn is_ever_at_once(mut sleep: impl FnMut() -> Wake) -> bool {
     (0..5).any(|_| {
         let began = instant();
         assert_eq!(sleep(), Wake::Ready);
-        tenure_engine::clock::since(began) < Duration::from_millis(900)
+        tenure_os::clock::since(began) < Duration::from_millis(900)
     })
 }
 

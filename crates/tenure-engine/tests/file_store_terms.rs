@@ -27,8 +27,6 @@ use tenure_core::{
     Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX, Patience,
     Predecessor, Queueing, Reason, Request, RequestId, Terms, TryGrant,
 };
-use tenure_engine::clock::{Clock, SystemClock, instant};
-use tenure_engine::process::Identity;
 use tenure_engine::profile::Fleet;
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
@@ -38,6 +36,8 @@ use tenure_engine::store::file::{
 };
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Store, StoreError, Wake};
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::Identity;
 
 fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     #[cfg(unix)]
@@ -493,7 +493,7 @@ fn a_wake_up_in_the_first_sleep_and_before_it_is_heard() {
             let _newer = place.enter("newer", single());
             let began = instant();
             assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
-            tenure_engine::clock::since(began)
+            tenure_os::clock::since(began)
         } else {
             displaced_in_its_sleep(&place, &older, &behind, single())
         };
@@ -515,9 +515,9 @@ fn a_wake_up_between_two_sleeps_is_heard() {
     let began = instant();
     assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
     assert!(
-        tenure_engine::clock::since(began) < AT_ONCE,
+        tenure_os::clock::since(began) < AT_ONCE,
         "{:?}",
-        tenure_engine::clock::since(began)
+        tenure_os::clock::since(began)
     );
 }
 
@@ -536,7 +536,7 @@ fn a_wake_up_ends_a_sleep_on_several_holders_at_once_and_is_not_missed_before_it
             let _newer = place.enter("newer", terms);
             let began = instant();
             assert_eq!(place.sleep(&older, &behind, LONG), Wake::Ready);
-            tenure_engine::clock::since(began)
+            tenure_os::clock::since(began)
         } else {
             displaced_in_its_sleep(&place, &older, &behind, terms)
         };
@@ -582,7 +582,7 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
             let began = instant();
             let (other, _) = place.queued("other", slots(2));
             assert!(
-                tenure_engine::clock::since(began) < AT_ONCE,
+                tenure_os::clock::since(began) < AT_ONCE,
                 "the guard is free"
             );
             drop(other);

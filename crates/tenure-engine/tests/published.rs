@@ -38,15 +38,15 @@ use tenure_core::{
     Patience, Policy, Process, Reason, Released, Renewal, Request, RequestId, StaleReason,
     Standing, Takeover,
 };
-use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
-use tenure_engine::process::{Identity, start_time};
 use tenure_engine::profile::{Fleet, Native, Profile, Record, Resume, Session, Sprint};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{Handle, Which};
 use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, RenewedOwned, Store, StoreError, Wake};
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::{Identity, start_time};
 
 /// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;
@@ -413,7 +413,7 @@ fn rename_over(new: &Path, record: &Path) {
         let is_open = error.kind() == std::io::ErrorKind::PermissionDenied;
         assert!(cfg!(windows) && is_open, "{error}");
         assert!(
-            tenure_engine::clock::since(began) < Duration::from_secs(10),
+            tenure_os::clock::since(began) < Duration::from_secs(10),
             "{error}"
         );
         thread::sleep(Duration::from_millis(1));
@@ -1046,7 +1046,7 @@ fn a_half_written_record_is_waited_for() {
                     assert_eq!(reason, Reason::Held, "{format:?}");
                 }
             });
-            let took = tenure_engine::clock::since(began);
+            let took = tenure_os::clock::since(began);
             assert!(took < Duration::from_millis(1_500), "{format:?}: {took:?}");
             assert_eq!(place.text(), text, "{format:?}: theirs");
         }
@@ -1165,7 +1165,7 @@ fn what_cannot_be_read_is_judged_once_it_has_settled() {
         place.plant("{ \"half\": ");
         let began = instant();
         let entered = place.try_enter(place.request("ours-1"));
-        let took = tenure_engine::clock::since(began);
+        let took = tenure_os::clock::since(began);
         match (format, &entered) {
             (S, Ok(entered)) => {
                 assert!(matches!(entered.entering, Entering::Granted { .. }));
@@ -1229,7 +1229,7 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
             place.age(age);
             let began = instant();
             let entered = place.try_enter(place.forced("ours-1", force));
-            let took = tenure_engine::clock::since(began);
+            let took = tenure_os::clock::since(began);
             assert!(
                 took < Duration::from_secs(1),
                 "{format:?}: at once, {took:?}"

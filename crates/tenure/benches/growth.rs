@@ -24,7 +24,7 @@ mod measured {
     use std::thread;
     use std::time::Duration;
     use tenure::guard::LockManager;
-    use tenure_engine::clock::{instant, since};
+    use tenure_os::clock::{instant, since};
 
     pub(super) type Outcome<T> = Result<T, Box<dyn Error>>;
 

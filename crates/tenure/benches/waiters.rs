@@ -19,7 +19,7 @@ mod measured {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
     use tenure::guard::{Again, LockManager, Options, Wait};
-    use tenure_engine::clock::{instant, since};
+    use tenure_os::clock::{instant, since};
 
     pub(super) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 

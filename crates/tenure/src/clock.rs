@@ -1,4 +1,4 @@
 //! The clock by which a store is called.
 
-pub use tenure_engine::clock::{Clock, SystemClock};
-pub(crate) use tenure_engine::clock::{instant, since};
+pub use tenure_os::clock::{Clock, SystemClock};
+pub(crate) use tenure_os::clock::{instant, since};

@@ -143,6 +143,11 @@ pub use hold::{Guard, Guards};
 pub use look::CleanReport;
 pub use status::{LockHolder, LockStanding, LockStatus, LockWaiter};
 pub use tenure_core::{Holder, LockName, Mode, NameError};
+#[cfg(feature = "full")]
+pub use tenure_engine::config::ConfigError;
+pub use tenure_engine::engine::{Wait, Waiting};
+#[cfg(feature = "full")]
+pub use tenure_engine::group::lock_name;
 /// # Examples
 /// ```
 /// use tenure::guard::{AcquireError, Cancel, Options};
@@ -160,12 +165,7 @@ pub use tenure_core::{Holder, LockName, Mode, NameError};
 /// held.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub use tenure_engine::cancel::Cancel;
-#[cfg(feature = "full")]
-pub use tenure_engine::config::ConfigError;
-pub use tenure_engine::engine::{Wait, Waiting};
-#[cfg(feature = "full")]
-pub use tenure_engine::group::lock_name;
+pub use tenure_os::cancel::Cancel;
 pub use term::{GuardState, LostReason};
 pub use watch::Watch;
 

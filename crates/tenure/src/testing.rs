@@ -225,7 +225,7 @@ impl Scene {
                 since(began) < Duration::from_secs(10),
                 "it was not so within ten seconds"
             );
-            tenure_engine::clock::nap(NAP);
+            tenure_os::clock::nap(NAP);
         }
     }
 }

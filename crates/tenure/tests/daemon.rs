@@ -25,8 +25,8 @@ use tenure::resume::{ResumeLockError, ResumeLockManager};
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::store::{Store, StoreError, Verbs};
 use tenure_core::{Claim, Force, Holder, Kind, LockName, Patience, Request, Terms};
-use tenure_engine::clock::{Clock, SystemClock, instant, since};
-use tenure_engine::process::{Identity, new_request_id};
+use tenure_os::clock::{Clock, SystemClock, instant, since};
+use tenure_os::process::{Identity, new_request_id};
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);

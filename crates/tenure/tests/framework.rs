@@ -23,8 +23,8 @@ use tenure::store::Store;
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure_core::LockName;
-use tenure_engine::clock::instant;
-use tenure_engine::process::Identity;
+use tenure_os::clock::instant;
+use tenure_os::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -239,10 +239,7 @@ fn is_in(pid: u32, set: &str, signal: Signal) -> bool {
 fn eventually(is_so: impl Fn() -> bool) {
     let began = instant();
     while !is_so() {
-        assert!(
-            tenure_engine::clock::since(began) < PATIENCE,
-            "waited too long"
-        );
+        assert!(tenure_os::clock::since(began) < PATIENCE, "waited too long");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -254,7 +251,7 @@ fn a_waiter_exits_4_with_lock_held_after_its_time() {
     let held = scene.hold("deploy-prod");
     let began = instant();
     let answer = scene.run(&["deploy", "--env", "prod", "--wait", "300ms"]);
-    let took = tenure_engine::clock::since(began);
+    let took = tenure_os::clock::since(began);
     let error = answer.error(4, "LOCK_HELD");
     assert!(
         took >= Duration::from_millis(300),
@@ -609,7 +606,7 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
     let working = scene.at_work(&["--deaf"]);
     let began = instant();
     working.signal(Signal::TERM);
-    let grace_is_over = || tenure_engine::clock::since(began) >= Duration::from_secs(1);
+    let grace_is_over = || tenure_os::clock::since(began) >= Duration::from_secs(1);
     let is_free = scene.is_free("deploy-prod");
     assert!(!is_free || grace_is_over(), "not released under its work");
     let error = working.end().error(143, "CANCELLED");
@@ -626,7 +623,7 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
 
 #[test]
 fn who_is_asked_for_its_lock_ends_as_superseded() {
-    use tenure_engine::clock::{Clock, SystemClock};
+    use tenure_os::clock::{Clock, SystemClock};
     let scene = Scene::new();
     let working = scene.at_work(&[]);
     let name = LockName::new("deploy-prod").expect("a name");
@@ -687,7 +684,7 @@ fn terminated(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().expect("a child") {
             return status;
         }
-        if tenure_engine::clock::since(began) > PATIENCE {
+        if tenure_os::clock::since(began) > PATIENCE {
             child.kill().expect("it is ours");
             unreachable!("SIGTERM was not heard");
         }
@@ -708,7 +705,7 @@ fn a_waiter_whose_stderr_nobody_reads_leaves_the_line_at_once() {
     let began = instant();
     assert_eq!(terminated(&mut child).code(), Some(143));
     assert!(
-        tenure_engine::clock::since(began) < Duration::from_secs(6),
+        tenure_os::clock::since(began) < Duration::from_secs(6),
         "long before a grace is over"
     );
     assert_eq!(scene.claims("deploy-prod"), 1, "it has left the queue");

@@ -25,8 +25,8 @@ use tenure::testing::Scene;
 use tenure_core::Policy;
 #[cfg(target_os = "linux")]
 use tenure_core::{AgeLimit, AgeRule};
-use tenure_engine::clock::{Clock, SystemClock, instant};
-use tenure_engine::process::Identity;
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -220,10 +220,7 @@ impl Drop for Alone {
 fn eventually(is_so: impl Fn() -> bool) {
     let began = instant();
     while !is_so() {
-        assert!(
-            tenure_engine::clock::since(began) < PATIENCE,
-            "waited too long"
-        );
+        assert!(tenure_os::clock::since(began) < PATIENCE, "waited too long");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -296,7 +293,7 @@ fn the_same_process_is_answered_at_once() {
         }
     }
     assert!(
-        tenure_engine::clock::since(began) < Duration::from_secs(5),
+        tenure_os::clock::since(began) < Duration::from_secs(5),
         "without a wait"
     );
     assert_eq!(place.claims("a"), 1, "no claim stays in the queue");
@@ -763,7 +760,7 @@ fn a_guard_whose_folder_gets_another_name_is_lost_within_seconds() {
     let began = instant();
     std::fs::rename(&above, place.0.path().join("elsewhere")).expect("another name");
     eventually(|| guard.is_lost());
-    let took = tenure_engine::clock::since(began);
+    let took = tenure_os::clock::since(began);
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert!(guard.verify().is_err());
     // The manager goes on where other callers do.
@@ -863,12 +860,12 @@ fn a_guard_whose_profile_gives_less_time_than_its_ttl_is_renewed_in_time_and_cal
     let guard = locks.acquire_with("a", &options).expect("a free lock");
     let name = LockName::new("a").expect("a name");
     let began = instant();
-    while tenure_engine::clock::since(began) < Duration::from_millis(2 * limit_ms) {
+    while tenure_os::clock::since(began) < Duration::from_millis(2 * limit_ms) {
         assert_eq!(
             guard.state(),
             GuardState::Held,
             "after {:?}",
-            tenure_engine::clock::since(began)
+            tenure_os::clock::since(began)
         );
         thread::sleep(Duration::from_millis(10));
     }
@@ -1287,7 +1284,7 @@ fn many_guards_cost_little() {
     let (own, (_, before)) = (std::process::id(), spent(std::process::id()));
     let began = instant();
     let guards = hold_many(&locks, 0..here);
-    println!("{here} taken in {:?}", tenure_engine::clock::since(began));
+    println!("{here} taken in {:?}", tenure_os::clock::since(began));
     // Other processes hold what exceeds the limit of files.
     let others: Vec<Elsewhere> = (here..MANY)
         .step_by(here)
@@ -1308,10 +1305,7 @@ fn many_guards_cost_little() {
     for minute in 1..=minutes {
         let (before, since) = (cpu(), instant());
         thread::sleep(MINUTE);
-        let (spent_on, length) = (
-            cpu().saturating_sub(before),
-            tenure_engine::clock::since(since),
-        );
+        let (spent_on, length) = (cpu().saturating_sub(before), tenure_os::clock::since(since));
         let share = spent_on.as_secs_f64() / length.as_secs_f64() * 100.0;
         println!(
             "minute {minute}: {share:.2} % of a core, {} bytes each",
@@ -1346,21 +1340,18 @@ fn many_guards_cost_little() {
             .clone()
             .all(|number| state(number) == GuardState::Lost)
     });
-    println!(
-        "all 40 noticed within {:?}",
-        tenure_engine::clock::since(since)
-    );
+    println!("all 40 noticed within {:?}", tenure_os::clock::since(since));
     assert!((40..here).all(|number| state(number) == GuardState::Held));
     let began = instant();
     drop(guards);
-    println!("released in {:?}", tenure_engine::clock::since(began));
+    println!("released in {:?}", tenure_os::clock::since(began));
     others.into_iter().for_each(Elsewhere::release);
     assert!((40..MANY).all(|number| place.claims(&format!("lock-{number}")) == 0));
     let began = instant();
     for _ in 0..MANY {
         drop(locks.acquire("warm").expect("a free lock"));
     }
-    let each = tenure_engine::clock::since(began) / u32::try_from(MANY).expect("not so many");
+    let each = tenure_os::clock::since(began) / u32::try_from(MANY).expect("not so many");
     println!("acquire and release: {each:?}");
 }
 
@@ -1468,10 +1459,7 @@ fn the_others_are_looked_after(place: &Place, stuck: Option<&std::task::Waker>) 
     let until = |what: &str, is_so: &dyn Fn() -> bool| {
         let began = instant();
         while !is_so() {
-            assert!(
-                tenure_engine::clock::since(began) < PATIENCE,
-                "in vain: {what}"
-            );
+            assert!(tenure_os::clock::since(began) < PATIENCE, "in vain: {what}");
             thread::sleep(Duration::from_millis(1));
         }
     };

@@ -36,9 +36,9 @@ use tenure::resume::{
 };
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure_engine::clock::{Clock, SystemClock, instant};
-use tenure_engine::process::Identity;
 use tenure_engine::profile::Resume;
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::Identity;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let began = instant();
     while !happened() {
         assert!(
-            tenure_engine::clock::since(began) < PATIENCE,
+            tenure_os::clock::since(began) < PATIENCE,
             "waited too long until {what}"
         );
         thread::sleep(Duration::from_millis(5));
@@ -420,7 +420,7 @@ fn resume_the_same_process_is_told_at_once_that_it_holds_the_lock() {
     let began = instant();
     let error = storage.refused("job-1");
     assert!(
-        tenure_engine::clock::since(began) < Duration::from_secs(1),
+        tenure_os::clock::since(began) < Duration::from_secs(1),
         "at once"
     );
     assert!(
@@ -634,7 +634,7 @@ fn resume_a_number_that_was_used_again_is_another_process() {
     let host = Identity::current().host;
     let boot = host.boot_id.expect("a boot id");
     let namespace = host.pid_namespace.expect("a PID namespace");
-    let started = tenure_engine::process::start_time(other.pid()).expect("it runs");
+    let started = tenure_os::process::start_time(other.pid()).expect("it runs");
     let record = |started: u64| {
         format!(
             r#"{{"job_id":"job-1","process_id":{},"hostname":"{}","acquired_at":
@@ -1098,7 +1098,7 @@ fn resume_an_uncontended_acquire_and_a_stale_check_keep_their_limits() {
         let times = (0..10).map(|_| {
             let began = instant();
             work();
-            tenure_engine::clock::since(began)
+            tenure_os::clock::since(began)
         });
         times.min().expect("some rounds")
     };

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,7 +72,7 @@ impl Job {
         let began = instant();
         while self.done().len() < items {
             assert!(
-                tenure_engine::clock::since(began) < PATIENCE,
+                tenure_os::clock::since(began) < PATIENCE,
                 "waited too long for {items}"
             );
             thread::sleep(Duration::from_millis(2));

@@ -19,8 +19,8 @@ use tenure::guard::{AcquireError, Again, Cancel, Guard, LockManager, LockName, O
 use tenure::store::Store;
 use tenure::store::file::{FileStore, ThreadSleeper};
 use tenure::testing::Scene;
-use tenure_engine::clock::{instant, since};
-use tenure_engine::process::Identity;
+use tenure_os::clock::{instant, since};
+use tenure_os::process::Identity;
 use tokio::task::JoinHandle;
 
 /// How long anything may take on a busy machine.

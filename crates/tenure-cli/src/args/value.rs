@@ -13,13 +13,13 @@ use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, Type
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName, Mode, Queueing, RequestId};
 use tenure_engine::audit::EventName;
-use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::config::{OnError, Scope};
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
 use tenure_engine::fence::{self, TOKEN_MAX};
 use tenure_engine::group;
 use tenure_engine::leased_path::Across;
+use tenure_os::clock::{Clock, SystemClock};
 
 /// A value that was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]

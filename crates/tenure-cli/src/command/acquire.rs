@@ -20,14 +20,13 @@ use serde_json::{Value, json};
 use tenure_core::{
     Claim, Kind, LockName, Mode, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
+use tenure_engine::caller::{Chosen, choose_owner, is_job, job_of_caller, process_of_job};
 use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
-use tenure_engine::process::{
-    Chosen, actor_name, choose_owner, is_in_container, is_job, job_of_caller, process_of_job,
-};
 use tenure_engine::profile::known_as;
 use tenure_engine::shell::is_shell;
+use tenure_os::process::{actor_name, is_in_container};
 
 #[cold]
 #[inline(never)]
@@ -115,7 +114,7 @@ pub(super) fn take_for(
         None => ticket::of(ticket, session.place.is_agents)?,
         Some(client) => ticket::of_client(ticket, client.process, wait),
     };
-    let caller = || choose_owner(tenure_engine::process::parent()).ok();
+    let caller = || choose_owner(tenure_os::process::parent()).ok();
     let owner = match client.map_or_else(|| owner(whose), |client| Ok(Some(client.clone()))) {
         // A profile that never asks whether the process lives needs no lasting one. The claim
         // names the caller, for people.
@@ -146,7 +145,7 @@ pub(super) fn take_for(
     if client.is_none()
         && holder.agent().is_none()
         && session.store.profile().record().is_none()
-        && let Some(caller) = tenure_engine::process::caller()
+        && let Some(caller) = tenure_engine::caller::caller()
     {
         holder.set_caller(caller);
     }
@@ -389,7 +388,7 @@ pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
         Owner::None => None,
         Owner::Auto => Some(job_of_caller()?),
         Owner::Job => Some(process_of_job()?),
-        Owner::Parent => Some(choose_owner(tenure_engine::process::parent())?),
+        Owner::Parent => Some(choose_owner(tenure_os::process::parent())?),
         Owner::Process(pid) => Some(choose_owner(Some(pid))?),
     })
 }

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Kind, LockName, Request};
 use tenure_engine::audit::Behind;
 use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
-use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::inherited::{self, Hold};
 use tenure_engine::profile::Native;
@@ -25,7 +24,8 @@ use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Store, StoreError};
-use tenure_engine::sync::locked;
+use tenure_os::clock::instant;
+use tenure_os::sync::locked;
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);

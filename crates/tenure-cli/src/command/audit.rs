@@ -21,8 +21,8 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use tenure_engine::audit::{Entry, Events, Filter, Follower};
-use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::process::Identity;
+use tenure_os::clock::{Clock, SystemClock};
+use tenure_os::process::Identity;
 
 /// By how many rows the columns of a table are sized.
 const SIZED_BY: usize = 1_000;

@@ -13,9 +13,9 @@ use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
 use std::path::Path;
 use tenure_core::{Claim, Entry, LockName, Standing};
-use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::fence::{Admission, Guard};
 use tenure_engine::store::Content;
+use tenure_os::clock::{Clock, SystemClock};
 
 /// No etcd has so many revisions. Tokens follow the clock, in microseconds, and are higher.
 const BARE_REVISION_MAX: u64 = 1 << 44;

@@ -24,7 +24,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// Why a call ends before it has done its work.
 enum EarlyEnd {

@@ -13,8 +13,8 @@ use crate::request::{ForceRelease, Meant};
 use serde_json::{Value, json};
 use tenure_core::{Claim, Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 use tenure_engine::audit::{Ending, Releaser};
-use tenure_engine::clock::Clock;
 use tenure_engine::store::Verbs;
+use tenure_os::clock::Clock;
 
 #[cold]
 #[inline(never)]

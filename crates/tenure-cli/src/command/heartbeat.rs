@@ -11,10 +11,10 @@ use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
 use tenure_core::{Claim, Entry, LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
-use tenure_engine::clock::Clock;
 use tenure_engine::inherited::Hold;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Content, RenewedOwned, Verbs};
+use tenure_os::clock::Clock;
 
 #[cold]
 #[inline(never)]

@@ -54,12 +54,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, LockName};
 use tenure_engine::advice;
-use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::config::{CommandRule, Config, OnError};
 use tenure_engine::printed::hex;
-use tenure_engine::regular;
 use tenure_engine::shell;
 use tenure_engine::store::contract::AgentSign;
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::regular;
 
 /// When it answers at the latest.
 const PATIENCE: Duration = Duration::from_millis(2_800);
@@ -423,7 +423,7 @@ impl Work {
         if !call.tool.is_shell() || !text.split_whitespace().eq(asked) {
             return None;
         }
-        let id = tenure_engine::process::new_request_id().ok()?;
+        let id = tenure_os::process::new_request_id().ok()?;
         let note = probe::note(self.host).ok()?;
         // Without the note, the variable still says that both arrived.
         let _ = note.parent().map(std::fs::create_dir_all);

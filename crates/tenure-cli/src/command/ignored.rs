@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::advice;
-use tenure_engine::clock::{instant, nap};
 use tenure_engine::profile::Profile;
-use tenure_engine::repository::work_tree;
+use tenure_os::clock::{instant, nap};
+use tenure_os::private::work_tree;
 
 /// How long git may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);

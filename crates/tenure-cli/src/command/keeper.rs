@@ -8,7 +8,7 @@ use tenure_core::Process;
 #[cfg(unix)]
 use tenure_core::{Claim, Host, Liveness};
 #[cfg(unix)]
-use tenure_engine::process::liveness;
+use tenure_os::process::liveness;
 
 /// The name of the fact.
 const KEY: &str = "serve";
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
     use std::process;
     use tenure_core::{Kind, Lease, RequestId, Stamp};
-    use tenure_engine::process::Identity;
+    use tenure_os::process::Identity;
 
     fn kept_by(fact: &str, host: &Host) -> Claim {
         let holder = tenure_core::Holder {

@@ -51,10 +51,10 @@ use target::PushTarget;
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
-use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::profile::Native;
 use tenure_engine::store::file::{ThreadSleeper, poll_readable};
+use tenure_os::clock::{Clock, instant, nap};
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -372,7 +372,7 @@ impl Attempts {
 /// A random number. A system without randomness gives the middle one, and so a pause all the same.
 fn random() -> u32 {
     let mut bytes = [0; 4];
-    match tenure_engine::process::fill_randomly(&mut bytes) {
+    match tenure_os::process::fill_randomly(&mut bytes) {
         Ok(()) => u32::from_ne_bytes(bytes),
         Err(_) => u32::MAX / 2,
     }

@@ -17,11 +17,11 @@ use tenure_core::{
     Ownership, ReleaseByOther, Released, StaleReason, Standing,
 };
 use tenure_engine::audit::{Entry as Recorded, EventName, Events, Filter};
-use tenure_engine::clock::Clock;
 use tenure_engine::envelope::{stale_reason, utc};
-use tenure_engine::process::liveness;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Content, Verbs};
+use tenure_os::clock::Clock;
+use tenure_os::process::liveness;
 
 #[cold]
 #[inline(never)]

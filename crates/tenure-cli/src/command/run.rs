@@ -49,9 +49,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tenure_core::{Cancel, Left, LockName, RequestId};
 use tenure_engine::audit::Releaser;
-use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::Limits;
 use tenure_engine::store::{StoreError, Verbs};
+use tenure_os::clock::{Clock, SystemClock};
 
 /// Carries it out and shows how it ended.
 pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {

@@ -43,12 +43,12 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
 use tenure_engine::keep::releases::Releases;
 use tenure_engine::keep::{Life, News};
 use tenure_engine::line::Pool;
-use tenure_engine::os::{self, Bell, Ringer};
 use tenure_engine::store::file::ThreadSleeper;
+use tenure_os::clock::instant;
+use tenure_os::os::{self, Bell, Ringer};
 use waits::{LineKey, Pending, TELL, Waits, no_thread_for};
 
 /// How many other requests are carried out at a time, before no further one is read.

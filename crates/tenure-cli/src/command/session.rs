@@ -13,15 +13,15 @@ use crate::request::{Format, Place, ShownId};
 use crate::signals::{SignalSleeper, Signals};
 use crate::store::Locks;
 use tenure_engine::advice::Advice;
-use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::process::{Identity, is_descendant_of};
 use tenure_engine::profile::{self, Settings};
 use tenure_engine::store::file::{Sleeper, ThreadSleeper};
 use tenure_engine::store::{Reading, StoreError};
 use tenure_engine::tenure_core::{
     Claim, Entry, Holder, Host, LockName, Mode, Now, Process, RequestId, Standing,
 };
+use tenure_os::clock::{Clock, SystemClock};
+use tenure_os::process::{Identity, is_descendant_of};
 
 /// Whether the caller descends from a process of one machine, as seen from another.
 pub(super) type Descends<'a> = dyn Fn(&Process, &Host, &Host) -> bool + 'a;

@@ -4,8 +4,8 @@ use crate::failure::{Failure, human};
 use crate::request;
 use std::time::Duration;
 use tenure_core::{Kept, Process};
+use tenure_engine::caller::choose_owner;
 use tenure_engine::engine::{self, Keep};
-use tenure_engine::process::choose_owner;
 
 /// How long a place is kept for a caller that is away. It is longer than an agent thinks between two
 /// calls, and so short that no caller relies on a forgotten place.

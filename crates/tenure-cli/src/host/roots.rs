@@ -2,7 +2,8 @@
 
 use crate::args::value::AgentHost;
 use std::path::{Path, PathBuf};
-use tenure_engine::repository::{main_checkout, work_tree};
+use tenure_engine::repository::main_checkout;
+use tenure_os::private::work_tree;
 
 /// For whom something is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

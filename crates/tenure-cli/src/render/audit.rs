@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use tenure_engine::audit::{Entry, EventName};
-use tenure_engine::process::actor_name;
+use tenure_os::process::actor_name;
 
 /// The common fields, which every line begins with, and those that have a column.
 const COMMON: [&str; 11] = [

@@ -16,10 +16,10 @@ use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::time::{Duration, Instant};
-use tenure_engine::clock::{instant, since};
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::store::StoreError;
 use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, LockName, Mode as Hold, Now};
+use tenure_os::clock::{instant, since};
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);
@@ -321,7 +321,7 @@ fn in_foreground() -> bool {
 /// Whether this process may draw on the terminal: a job in the background leaves the prompt alone.
 #[cfg(unix)]
 fn in_foreground() -> bool {
-    use tenure_engine::process::group_of;
+    use tenure_os::process::group_of;
     rustix::termios::tcgetpgrp(std::io::stderr())
         .is_ok_and(|group| group_of(rustix::process::getpid()) == Some(group))
 }

@@ -18,12 +18,12 @@ use tenure_engine::group::of_lock;
 use tenure_engine::inherited::{self, Around, Hold, Saw};
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, At, Why};
-use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Native, Profile, Settings};
 use tenure_engine::repository;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::{FileStore, Sleeper, ThreadSleeper};
-use tenure_engine::trust::Named;
+use tenure_os::process::Identity;
+use tenure_os::trust::Named;
 
 /// What a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// What a stream that can be written to takes at once: `PIPE_BUF`.
 const PIECE_BYTES: usize = 4 << 10;

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How long a write may last that should return at once.
 const GUARD: Duration = Duration::from_millis(50);

@@ -31,7 +31,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tenure_engine::process::{group_of, parent_of};
+use tenure_os::process::{group_of, parent_of};
 
 /// What the names of our groups begin with; the number of their maker follows.
 const PREFIX: &str = "tenure-";

@@ -30,8 +30,8 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, test_kill_process_group, waitid,
 };
 use std::time::Duration;
-use tenure_engine::clock::{instant, nap, since};
-use tenure_engine::process::{children, group_is_alive, group_of, start_time};
+use tenure_os::clock::{instant, nap, since};
+use tenure_os::process::{children, group_is_alive, group_of, start_time};
 
 /// No process has a higher number (the kernel's `PID_MAX_LIMIT`).
 const NUMBER_MAX: i32 = 4_194_304;

@@ -36,11 +36,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_core::Process;
-use tenure_engine::clock::{self, instant};
 use tenure_engine::inherited;
 use tenure_engine::inherited::Folder;
-use tenure_engine::process::start_time;
 use tenure_engine::store::file::{is_kept_by, poll_readable};
+use tenure_os::clock::{self, instant};
+use tenure_os::process::start_time;
 
 /// How often new descendants are looked for.
 const LOOK: Duration = Duration::from_millis(20);

@@ -13,7 +13,7 @@ use rustix::process::{Pid, getpid};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use tenure_engine::process::group_of;
+use tenure_os::process::group_of;
 
 /// Where the command runs.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use tenure_core::{LockName, RequestId, StaleReason, Takeover};
 use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, Releaser, error_text};
-use tenure_engine::clock::{Clock, SystemClock};
+use tenure_os::clock::{Clock, SystemClock};
 
 /// 2026-02-07T10:00:00Z.
 const TEN: u64 = 1_770_458_400_000;

@@ -3,7 +3,7 @@
 use crate::support::{Answer, Scene, answer};
 use std::fs;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// Every file and folder below the scene.
 fn everything(scene: &Scene) -> Vec<String> {

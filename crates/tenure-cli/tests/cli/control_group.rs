@@ -98,10 +98,10 @@ impl Drop for Surroundings {
     fn drop(&mut self) {
         let group = self.seen();
         let _ = fs::write(group.join("cgroup.kill"), "1");
-        let until = tenure_engine::clock::instant() + BOUND;
+        let until = tenure_os::clock::instant() + BOUND;
         while fs::read_to_string(group.join("cgroup.events"))
             .is_ok_and(|events| events.contains("populated 1"))
-            && tenure_engine::clock::instant() < until
+            && tenure_os::clock::instant() < until
         {
             std::thread::sleep(Duration::from_millis(5));
         }

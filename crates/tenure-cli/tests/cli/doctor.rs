@@ -718,7 +718,7 @@ fn servers_that_do_not_answer_are_found_within_a_bounded_time() {
 #[cfg(feature = "testing-clock")]
 #[test]
 fn a_clock_that_was_set_is_noted() {
-    use tenure_engine::clock::stepped::{STEPS, set};
+    use tenure_os::clock::stepped::{STEPS, set};
     const STEP_US: i64 = 3_630_000_000;
     for (first_us, then_us, way) in [(0, STEP_US, "forward by 1h"), (STEP_US, 0, "back by 1h")] {
         let scene = Scene::new();

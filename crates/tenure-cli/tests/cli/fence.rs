@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tenure_engine::process::group_of;
+use tenure_os::process::group_of;
 
 /// A scene with a guard.
 struct Resource {

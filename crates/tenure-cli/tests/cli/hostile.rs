@@ -677,7 +677,7 @@ fn who_refuses_a_call_is_named_table() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64", feature = "testing-clock"))]
 #[test]
 fn a_host_with_a_wrong_clock_ends_no_living_hold_of_another() {
-    use tenure_engine::clock::stepped::{STEPS, real_us};
+    use tenure_os::clock::stepped::{STEPS, real_us};
     let scene = Scene::new();
     let refuses = refuses_waitid(&scene);
     let folder = scene.path("fleet");

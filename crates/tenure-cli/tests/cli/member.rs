@@ -25,8 +25,8 @@ use tenure_core::{
     Cancel, CancelKind, Claim, Entry, Host, Lease, Mode, Process, Queueing, RequestId, Reservation,
     Stamp, WaitingFor,
 };
-use tenure_engine::clock::instant;
 use tenure_engine::store::file::fuzzing;
+use tenure_os::clock::instant;
 
 /// How long a call may take: the guard's five seconds, and what a loaded machine adds.
 const PATIENCE: Duration = Duration::from_secs(25);
@@ -524,7 +524,7 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
     let ticket = granted(&scene.locks().join("held.tenure"))[0];
     fs::create_dir(scene.path("elsewhere")).expect("a folder");
     let alone = scene.hold("alone", ["-q"]);
-    let here = Arc::new(tenure_engine::process::Identity::current().host);
+    let here = Arc::new(tenure_os::process::Identity::current().host);
     let mut member = Member {
         hand,
         folder,
@@ -695,7 +695,7 @@ fn published_round(hand: &mut Hand, bystander: &Bystander, number: u32, format: 
             records.join(format!("{before}{other}{behind}")).exists()
         });
     }
-    let here = Arc::new(tenure_engine::process::Identity::current().host);
+    let here = Arc::new(tenure_os::process::Identity::current().host);
     let mut member = Member {
         hand,
         folder: records.join(".tenure"),

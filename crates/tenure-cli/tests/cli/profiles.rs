@@ -285,7 +285,7 @@ fn a_section_that_no_call_chooses_stops_no_call() {
 #[cfg(feature = "testing-clock")]
 #[test]
 fn a_hold_of_such_a_profile_is_found_renewed_and_given_back() {
-    use tenure_engine::clock::stepped::{STEPS, real_us, set};
+    use tenure_os::clock::stepped::{STEPS, real_us, set};
     const TAKEN_US: i64 = 1_770_458_400_000_000;
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_profiles");
     for (profile, folder, name, record) in [

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 fn start(scene: &Scene, words: &[&str]) -> Started {
     let mut command = scene.tenure(words);

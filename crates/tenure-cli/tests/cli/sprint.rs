@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use tenure_engine::clock::{Clock as _, SystemClock};
+use tenure_os::clock::{Clock as _, SystemClock};
 
 /// A number that no process has.
 const NOBODY: u32 = 999_999_999;

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
-use tenure_engine::process::group_of;
+use tenure_os::process::group_of;
 
 /// A process that has left the command's group and session and has lost its parent, as daemons do;
 /// killed if the test forgets it.

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// Of the failures, one in so many is tried where a scenario is for the long run.
 pub(crate) const FAILING_SAMPLE: usize = 10;

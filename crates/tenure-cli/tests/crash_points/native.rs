@@ -23,7 +23,7 @@ use crate::support_crash::{
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// From this many bytes on a list is a long one.
 const LONG_LIST: u64 = 16 << 10;

@@ -21,7 +21,7 @@ use std::process::{
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How long anything may take that has to happen at all. Generous: a machine under load is slow,
 /// and a test that fails here has waited for something that never came.
@@ -512,7 +512,7 @@ pub(crate) fn answer(command: &mut Command) -> Answer {
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let began = instant();
     while !condition() {
-        let waited = tenure_engine::clock::since(began);
+        let waited = tenure_os::clock::since(began);
         assert!(waited < BOUND, "waited in vain for {what}");
         let pause = (waited / 8).clamp(Duration::from_millis(5), Duration::from_millis(25));
         std::thread::sleep(pause);
@@ -534,7 +534,7 @@ pub(crate) fn throughout(span: Duration, what: &str, mut condition: impl FnMut()
 pub(crate) fn timed<T>(action: impl FnOnce() -> T) -> (T, Duration) {
     let began: Instant = instant();
     let result = action();
-    (result, tenure_engine::clock::since(began))
+    (result, tenure_os::clock::since(began))
 }
 
 fn pid(number: u32) -> Pid {

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tenure_engine::clock::{instant, since};
+use tenure_os::clock::{instant, since};
 
 const NAP: Duration = Duration::from_millis(20);
 /// Between two writes, which keep other processes from the disk.

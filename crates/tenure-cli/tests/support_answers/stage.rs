@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
     /// A record as the original program writes it.
     fn foreign(&self, ago: Duration, pid: &str) -> String {
         let at = time(SystemTime::now() - ago);
-        let host = tenure_engine::process::Identity::current().host.name;
+        let host = tenure_os::process::Identity::current().host.name;
         match self.profile.name {
             "sprint" => format!(
                 "pid: {pid}\nsession_id: theirs 1\nstarted_at: \"{at}\"\nepic_spec: epic5\n\

@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// The lock that all callers want.
 pub(crate) const NAME: &str = "prize";

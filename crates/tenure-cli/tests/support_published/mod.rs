@@ -222,7 +222,7 @@ pub(crate) fn time(at: SystemTime) -> String {
 
 /// The present host, as records name it.
 pub(crate) fn host() -> String {
-    tenure_engine::process::Identity::current().host.name
+    tenure_os::process::Identity::current().host.name
 }
 
 /// The number of a process that has ended.

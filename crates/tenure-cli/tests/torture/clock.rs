@@ -1,5 +1,5 @@
 //! The machine's wall clock, which is set back and forth while all goes on: one for all processes, as a
-//! machine has one. The binary reads it from a file (`tenure_engine::clock::stepped`); nothing sets the
+//! machine has one. The binary reads it from a file (`tenure_os::clock::stepped`); nothing sets the
 //! boot clock, by which this test measures.
 
 use crate::journal::now_ns;
@@ -8,7 +8,7 @@ use crate::world::{World, locked};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tenure_engine::clock::{instant, stepped};
+use tenure_os::clock::{instant, stepped};
 
 /// The name of the file.
 pub(crate) const FILE: &str = "clock";

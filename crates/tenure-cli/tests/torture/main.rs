@@ -193,7 +193,7 @@ fn torture(Options { seed, preset }: Options) -> Result<bool, String> {
         Extent::Seconds(seconds) => seconds,
         Extent::Rounds(_) => NIGHT,
     };
-    let until = tenure_engine::clock::instant() + Duration::from_secs(seconds);
+    let until = tenure_os::clock::instant() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
         for number in 0..workers {
             let world = &world;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How long whatever was left to itself may take to end: orphans, and daemons.
 const SETTLES: Duration = Duration::from_secs(20);

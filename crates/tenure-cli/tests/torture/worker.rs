@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// No call takes longer.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
@@ -112,7 +112,7 @@ fn make(world: &World, number: u64, call: &Call) {
     let Ok(status) = child.wait() else {
         return world.violation(format!("{} was collected by another process", call.id));
     };
-    let took = tenure_engine::clock::since(began);
+    let took = tenure_os::clock::since(began);
     drop(kept);
     world
         .journal

@@ -90,7 +90,7 @@ impl World {
             None => command.env("TENURE_DIR", self.path("locks")),
         };
         command
-            .env(tenure_engine::clock::stepped::STEPS, self.path(clock::FILE))
+            .env(tenure_os::clock::stepped::STEPS, self.path(clock::FILE))
             .current_dir(self.root.path())
             .stdin(Stdio::null());
         command

@@ -8,16 +8,16 @@
 
 use super::stream::StreamFile as FileName;
 use super::{AuditError, Place};
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use crate::printed::clean_path;
+use std::path::{Path, PathBuf};
+use tenure_os::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
+use tenure_os::private::IGNORE_FILE;
 #[cfg(unix)]
-use crate::private::could_make_folder;
-use crate::private::{
+use tenure_os::private::could_make_folder;
+use tenure_os::private::{
     ignore_all, make_folder, make_own_folder_in, open_or_make, open_own_folder, open_own_folder_in,
 };
-use crate::repository::IGNORE_FILE;
-use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
-use std::path::{Path, PathBuf};
+use tenure_os::trust::{self, Contents, Distrust, Named, OpenRefusal};
 
 /// Device and number: the same as long as a file lives, whatever its name.
 pub(super) type Inode = (u64, u64);

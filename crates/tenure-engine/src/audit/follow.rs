@@ -6,10 +6,10 @@ use super::read::{
     DAYS_FOLLOWED, Day, Events, Filter, Link, Position, Series, Trouble, chains, days, read_day,
 };
 use super::{AuditError, Place};
-use crate::os::{self, BorrowedDescriptor, WatchFor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use tenure_os::os::{self, BorrowedDescriptor, WatchFor};
 
 /// How long to sleep between two looks where the system gives no notices.
 const NAP: Duration = Duration::from_millis(200);

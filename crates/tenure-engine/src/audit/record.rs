@@ -728,7 +728,7 @@ fn hash(bytes: &[u8]) -> String {
 /// A system error as the audit names it: `EACCES: permission denied`; where errors have no such names,
 /// in the system's own words.
 pub fn error_text(error: &io::Error) -> String {
-    crate::os::error_text(error)
+    tenure_os::os::error_text(error)
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@
 use super::LINE_BYTES_MAX;
 use super::entry::{Entry, Facts};
 use super::text::{at_ms, to_the_millisecond};
-use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use serde_json::{Map, Value, json};
+use tenure_os::os::{self, AsDescriptor, Errno, uninterrupted};
 
 /// The field of the line that ends a span.
 pub(super) const FIELD: &str = "span";

@@ -4,9 +4,9 @@ use super::folder::{File, Folder, fault};
 use super::span::Span;
 use super::stream::Stream;
 use super::{AuditError, AuditLog, PATIENCE_AMONG_OTHERS, Record};
-use crate::clock::{instant, nap};
-use crate::os::{self, Errno, uninterrupted};
 use std::time::{Duration, Instant};
+use tenure_os::clock::{instant, nap};
+use tenure_os::os::{self, Errno, uninterrupted};
 
 /// The first and the longest pause between two tries for the file, which is held for
 /// microseconds.

@@ -4,7 +4,6 @@
 //! What it leaves to others: what is promised (`conformance`).
 
 use super::{Broken, Harness, TTL_MS};
-use crate::clock::{Clock, SystemClock, instant};
 use crate::store::contract::Which;
 use crate::store::verbs::{Entered, Tried};
 use crate::store::{Content, Handle, Reading, Store, Verbs, Wake};
@@ -18,6 +17,7 @@ use tenure_core::{
     Now, Ownership, Patience, Policy, Predecessor, Process, Refusal, Renewal, Request, RequestId,
     Standing, TryGrant,
 };
+use tenure_os::clock::{Clock, SystemClock, instant};
 
 /// What one promise has: its name for the report, a lock of its own, and the steps that the promises are
 /// told in.

@@ -6,7 +6,6 @@
 
 use super::scene::{HoldingClaim, Scene, later, tickets};
 use super::{Broken, Harness, SHORT_WAIT};
-use crate::clock::instant;
 use crate::store::{Handle, Verbs, Wake};
 use std::num::NonZeroU32;
 use std::sync::mpsc;
@@ -15,6 +14,7 @@ use tenure_core::{
     CancelKind, Entering, Entry, Event, Kept, Mode, Queueing, Renewal, Request, StopRequest, Terms,
     TryGrant, WaitingFor,
 };
+use tenure_os::clock::instant;
 
 /// How long a place is kept, in milliseconds, where nothing depends on it.
 const GRACE_MS: u64 = 600_000;

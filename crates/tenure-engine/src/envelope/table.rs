@@ -5,9 +5,9 @@
 
 use super::{Exit, Failure};
 use crate::audit::AuditError;
+use crate::caller::OwnerError;
 use crate::config::ConfigError;
 use crate::fence::GuardError;
-use crate::process::OwnerError;
 use crate::profile::ProfileError;
 use crate::store::StoreError;
 use serde_json::Value;

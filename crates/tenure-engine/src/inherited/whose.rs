@@ -1,10 +1,10 @@
 //! Whose an inherited hold is: of which lock, of which claim, and whether the caller works under that claim.
 
 use super::{Hold, holds};
-use crate::process::{Kin, kin_of_run};
 use crate::profile::ends_without_release;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, LockName};
+use tenure_os::process::{Kin, kin_of_run};
 
 /// The folder that a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ
 /// in their text, but not in their device and number. A path that leads nowhere is known by its text,
@@ -92,9 +92,9 @@ pub fn is_unnamed_run(claim: &Claim) -> bool {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use crate::process::{Identity, start_time};
     use std::process::{Command, Stdio};
     use tenure_core::{Holder, Kind, Lease, Process, RequestId, Stamp};
+    use tenure_os::process::{Identity, start_time};
 
     /// A run is known by its supervisor before its command is recorded. A program's guard is not: it has no command at all.
     #[test]

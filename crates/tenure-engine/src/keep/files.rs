@@ -7,10 +7,10 @@ pub(super) use unwatched::Files;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use crate::os::{BorrowedDescriptor, Descriptor, Watch, borrow};
     use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
     use std::collections::HashMap;
     use std::mem::MaybeUninit;
+    use tenure_os::os::{BorrowedDescriptor, Descriptor, Watch, borrow};
 
     /// A single watch for all holds.
     pub(in crate::keep) struct Files {
@@ -90,8 +90,8 @@ mod linux {
 /// No kernel reports on files here: the thread looks at every hold from time to time.
 #[cfg(not(target_os = "linux"))]
 mod unwatched {
-    use crate::os::BorrowedDescriptor;
     use std::convert::Infallible;
+    use tenure_os::os::BorrowedDescriptor;
 
     /// No value exists: this system reports no changes of files.
     pub(in crate::keep) struct Files(Infallible);
@@ -172,7 +172,7 @@ mod tests {
             "another process may have come between two of ours"
         );
         write(&a);
-        crate::os::touch(&a).expect("its own file");
+        tenure_os::os::touch(&a).expect("its own file");
         assert_eq!(files.touched(&[1]), [1], "asked to stop beside a heartbeat");
         write(&a);
         std::fs::rename(folder.path().join("a"), folder.path().join("c")).expect("a file");

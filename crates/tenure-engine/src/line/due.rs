@@ -4,7 +4,6 @@
 //! What that is in each case, and what follows from it, is the business of those who have the deadlines.
 
 use super::pool;
-use crate::clock::instant;
 use crate::engine::Lot;
 use crate::sync::locked;
 use std::any::Any;
@@ -14,6 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use tenure_os::clock::instant;
 
 /// How long the thread waits for something that is due.
 const IDLE_MAX: Duration = Duration::from_secs(1);

@@ -9,7 +9,6 @@
 //! So where the system gives no more threads, tasks queue for those that are there. The other threads end some time after
 //! their work.
 
-use crate::clock::{instant, since};
 use crate::sync::locked;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+use tenure_os::clock::{instant, since};
 
 /// How many threads are at work at once. In a folder more only wait for each other. Servers that are silent keep a thread
 /// for half a second and more, so bounded waits would queue behind each other there.

@@ -1,12 +1,12 @@
 //! Whether the run lives that has handed a place down.
 
-use crate::clock::{Clock, SystemClock};
 use crate::inherited::{AROUND, Around, At};
-use crate::process::{self, Identity};
 use crate::profile::{self, Settings};
 use crate::store::Store;
 use crate::store::file::{FileStore, ThreadSleeper};
 use tenure_core::{Host, Liveness, LockName, Now, Standing};
+use tenure_os::clock::{Clock, SystemClock};
+use tenure_os::process::{self, Identity};
 
 /// The place that a run around this process hands down, if that run lives. Whoever has the variable is inside, with or
 /// without being a descendant.

@@ -500,7 +500,7 @@ impl<'a> Waiting<'a> {
 #[derive(Debug)]
 pub struct Notices {
     /// Becomes readable each time that something happens. It does not block.
-    pub descriptor: crate::os::Descriptor,
+    pub descriptor: tenure_os::os::Descriptor,
     /// The holder's own renewal ends the notices, because it replaces a file that is watched.
     pub ends_with_renewal: bool,
 }

@@ -63,7 +63,6 @@ use super::contract::{
 };
 use super::file::Sleeper;
 use super::{Content, Reading, StoreError, Wake};
-use crate::clock::{SystemClock, instant};
 use api::RangeRequest;
 use connection::{Connection, Fault};
 use floors::Floors;
@@ -78,6 +77,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor, Silence};
+use tenure_os::clock::{SystemClock, instant};
 use transact::Transaction;
 
 /// How long a call tries before it reports that etcd cannot be reached. An election takes one to two

@@ -65,16 +65,11 @@ use super::contract::{
     Waiting, Which, Within,
 };
 use super::{Reading, StoreError, Wake};
-use crate::clock::{Clock, SystemClock};
 #[cfg(feature = "full")]
 use crate::config as machine;
-use crate::os::{self, Root, Sharing};
-use crate::process::Identity;
-use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 #[cfg(not(feature = "full"))]
 use crate::search as machine;
-use crate::trust::Named;
 use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use names::Names;
@@ -82,6 +77,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
+use tenure_os::clock::{Clock, SystemClock};
+use tenure_os::os::{self, Root, Sharing};
+use tenure_os::process::Identity;
+use tenure_os::process::Sights;
+use tenure_os::trust::Named;
 use wrote::Wrote;
 
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
@@ -152,7 +152,7 @@ pub fn make_folder(path: &Path) -> std::io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    crate::private::make_own_folder(path).map_err(|(_, errno)| errno.into())
+    tenure_os::private::make_own_folder(path).map_err(|(_, errno)| errno.into())
 }
 
 impl FileStore {
@@ -262,7 +262,7 @@ impl FileStore {
     /// - the handle of a claim has no [`Handle::descriptor`];
     /// - a thread that waits for a claim of this store is woken by the thread that ends it.
     ///
-    /// The store's [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a
+    /// The store's [`Sleeper`] has to be one that a [`tenure_os::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a
     /// copy of the process that a fork made, the program drops handles and makes no call.
     #[must_use]
     pub fn within_program(mut self) -> Self {
@@ -551,7 +551,12 @@ impl Store for FileStore {
 
     fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
         match of {
-            None => self.reading(&self.names_of(name), None, &Sights::new(), self.folders()?),
+            None => self.reading(
+                &self.names_of(name),
+                None,
+                &Sights::default(),
+                self.folders()?,
+            ),
             Some(handle) => {
                 let handle = self.own_handle(handle)?;
                 let has_moved = |latest: &Latest| {
@@ -566,13 +571,13 @@ impl Store for FileStore {
                     }
                     folders => folders?,
                 };
-                self.reading(&handle.names, Some(handle), &Sights::new(), folders)
+                self.reading(&handle.names, Some(handle), &Sights::default(), folders)
             }
         }
     }
 
     fn read_several(&self, names: &[LockName]) -> Vec<Result<Reading, StoreError>> {
-        let sights = Sights::new();
+        let sights = Sights::default();
         // A folder that gets another name in the middle of this shows what it has, as it does to a call that
         // is a little earlier. One that cannot be opened is told of each lock.
         let folders = self.folders();

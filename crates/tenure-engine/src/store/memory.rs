@@ -24,7 +24,6 @@ use super::contract::{
     Which, Write, own,
 };
 use super::{Content, Reading, StoreError, Wake};
-use crate::clock::instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +31,7 @@ use tenure_core::{
     Claim, Entry, Evidence, Kind, Liveness, LivenessLock, LockName, Now, Policy, Predecessor,
     Process, Standing, judge,
 };
+use tenure_os::clock::instant;
 
 /// How long a sleep behind a record lasts at most before the caller looks at its clock again. A lease
 /// ends by the caller's clock, which this store does not know.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Host, Kind, LockName, Mode, Policy, Predecessor, Process, Queueing, RequestId,
 };
-use tenure_engine::clock::instant;
 use tenure_engine::conformance::{self, Harness};
 use tenure_engine::store::contract::{
     About, Ask, Committed, Depth, Draft, Location, Outcome, Parked, Ring, Rules, Run, Step,
@@ -17,6 +16,7 @@ use tenure_engine::store::contract::{
 };
 use tenure_engine::store::memory::MemoryStore;
 use tenure_engine::store::{Content, Handle, Reading, Store, StoreError, Wake};
+use tenure_os::clock::instant;
 
 /// What is wrong with a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -205,7 +205,7 @@ impl Watch {
             let mut fds = self.arrivals.descriptors();
             fds.push(self.listens.descriptor());
             if poll_readable(&fds, nap, None).is_err() {
-                tenure_engine::clock::nap(Duration::from_millis(100));
+                tenure_os::clock::nap(Duration::from_millis(100));
             }
             self.receive();
             self.look_at_guards();

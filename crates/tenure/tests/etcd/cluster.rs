@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tenure::guard::{Guard, LockManager, Options};
 use tenure::store::etcd::{Address, Credentials};
-use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::Wait;
-use tenure_engine::process::Identity;
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::Identity;
 use tonic::transport::Endpoint;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -439,7 +439,7 @@ impl Cluster {
         };
         command.env("XDG_STATE_HOME", self.state(host));
         #[cfg(feature = "testing-clock")]
-        command.env(tenure_engine::clock::stepped::STEPS, self.clock(host));
+        command.env(tenure_os::clock::stepped::STEPS, self.clock(host));
         let user = self.safety.as_ref().map_or("", |safety| &safety.user);
         let task = format!("{host}|{url}|{}|{user}", self.folder.path().display());
         let child = command
@@ -466,7 +466,7 @@ impl Cluster {
     /// Sets a machine's wall clock this many seconds ahead of the true time, or behind.
     #[cfg(feature = "testing-clock")]
     fn set_clock(&self, host: usize, seconds: i64) {
-        let stepped = tenure_engine::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
+        let stepped = tenure_os::clock::stepped::set(&self.clock(host), seconds * 1_000_000);
         stepped.expect("a clock that can be set");
     }
 

@@ -22,7 +22,7 @@ use tenure_core::{
     Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Predecessor, Renewal, Request,
     TryGrant,
 };
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 /// How often faults strike: a call is struck now and then, and its patience suffices.
 const RATES: Rates = Rates {

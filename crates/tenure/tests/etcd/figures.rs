@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use tenure::guard::{Again, LockManager, Options};
 use tenure::store::Verbs;
 use tenure_core::{Entering, TryGrant};
-use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::Wait;
+use tenure_os::clock::{Clock, SystemClock, instant};
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -10,8 +10,8 @@ use tenure::guard::{Again, Guard, LockManager, Options, Wait};
 use tenure::store::etcd::{Address, CredentialFiles, Credentials, EtcdStore, accept_cluster};
 use tenure::store::{RenewedOwned, Store, StoreError, Verbs};
 use tenure_core::{Entering, Kind, Left, Ownership, Patience, Process, Renewal, TryGrant};
-use tenure_engine::clock::{instant, since};
-use tenure_engine::process::start_time;
+use tenure_os::clock::{instant, since};
+use tenure_os::process::start_time;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -44,8 +44,8 @@ use tenure_core::{
     Claim, Entering, Force, Holder, Host, Kind, Left, LockName, Now, Patience, Predecessor,
     Process, Request, RequestId, Terms, TryGrant,
 };
-use tenure_engine::clock::{Clock, SystemClock, instant};
-use tenure_engine::process::{Identity, start_time};
+use tenure_os::clock::{Clock, SystemClock, instant};
+use tenure_os::process::{Identity, start_time};
 use tonic::transport::Endpoint;
 
 /// A claim's place.

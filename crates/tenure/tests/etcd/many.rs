@@ -11,7 +11,7 @@ use std::time::Duration;
 use tenure::guard::{Guard, LockManager, Options};
 use tenure::store::Verbs;
 use tenure_core::{Entering, LockName, Renewal};
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 
 fn several() -> usize {
     if is_long() { 10_000 } else { 300 }

@@ -377,8 +377,8 @@ fn deliver(pair: &Pair, mut server: &TcpStream, frame: &[u8]) -> std::io::Result
     pair.mute.store(true, Ordering::SeqCst);
     let before = pair.swallowed.load(Ordering::SeqCst);
     server.write_all(frame)?;
-    let end = tenure_engine::clock::instant() + Duration::from_millis(500);
-    while pair.swallowed.load(Ordering::SeqCst) == before && tenure_engine::clock::instant() < end {
+    let end = tenure_os::clock::instant() + Duration::from_millis(500);
+    while pair.swallowed.load(Ordering::SeqCst) == before && tenure_os::clock::instant() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())

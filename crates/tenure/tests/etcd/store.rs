@@ -20,9 +20,9 @@ use tenure_core::{
     Entering, Event, Force, Forced, Host, Kind, Left, LockName, Mode, Now, Ownership, Patience,
     Predecessor, Renewal, Standing, TryGrant,
 };
-use tenure_engine::clock::instant;
 use tenure_engine::engine::Wait;
-use tenure_engine::process::Identity;
+use tenure_os::clock::instant;
+use tenure_os::process::Identity;
 
 const LONG: Duration = Duration::from_secs(600);
 /// How long a waiter may take to notice something on a busy machine.

@@ -7,7 +7,7 @@ use super::{caller, is_long, until};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure::guard::{AcquireError, Again, Guard, LockManager, Options, ReleaseError, Wait};
-use tenure_engine::clock::{instant, since};
+use tenure_os::clock::{instant, since};
 
 const SOON: Duration = Duration::from_millis(250);
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::guard::{AcquireError, Again, LockManager, Options, Wait};
 use tenure::store::etcd::Credentials;
 use tenure::store::{Verbs, Wake};
-use tenure_engine::clock::{instant, since};
+use tenure_os::clock::{instant, since};
 
 fn locks(server: &Server, prefix: &str) -> LockManager {
     let address = server.address(prefix);

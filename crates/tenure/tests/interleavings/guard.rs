@@ -13,7 +13,7 @@ use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::sync::{Arc, Condvar, Mutex, Weak};
 use shuttle::thread;
 use std::time::Duration;
-use tenure_engine::clock::instant;
+use tenure_os::clock::instant;
 use term::{GuardState, Term};
 
 /// The lock as a store keeps it.

@@ -18,15 +18,15 @@
 )]
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-#[path = "../../../tenure-engine/src/cancel.rs"]
+#[path = "../../../tenure-os/src/cancel.rs"]
 mod cancel;
 mod ends;
 #[path = "../../../tenure-engine/src/store/file/ends.rs"]
 mod files;
 mod guard;
-#[path = "../../../tenure-engine/src/logs.rs"]
+#[path = "../../../tenure-os/src/logs.rs"]
 mod logs;
-#[path = "../../../tenure-engine/src/offload.rs"]
+#[path = "../../../tenure-os/src/offload.rs"]
 mod offload;
 mod turns;
 mod wait;
@@ -44,7 +44,7 @@ mod sync {
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
-use tenure_engine::clock::{Clock, SystemClock};
+use tenure_os::clock::{Clock, SystemClock};
 
 /// How many orders are tried of one scenario.
 struct Effort {

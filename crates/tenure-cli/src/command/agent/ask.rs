@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 use tenure_engine::advice;
-use tenure_engine::clock::{instant, nap, since};
+use tenure_os::clock::{instant, nap, since};
 
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -22,8 +22,8 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tenure_engine::regular;
-use tenure_engine::trust::{self, Contents, Distrust};
+use tenure_os::regular;
+use tenure_os::trust::{self, Contents, Distrust};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 20;

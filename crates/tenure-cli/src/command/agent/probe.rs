@@ -37,7 +37,7 @@ enum Arrived {
 
 pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
     let file = note(host)?;
-    let noted = tenure_engine::regular::text(&file, 1 << 10).ok();
+    let noted = tenure_os::regular::text(&file, 1 << 10).ok();
     let is_fresh = is_fresh(&file);
     let given = std::env::var(VARIABLE).ok().filter(|id| !id.is_empty());
     let arrived = match (&given, &noted) {

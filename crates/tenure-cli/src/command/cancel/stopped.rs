@@ -14,7 +14,7 @@ use crate::supervise::orphan::{Holder, Unproven};
 use serde_json::json;
 use std::time::Duration;
 use tenure_core::{Claim, Kind, LockName};
-use tenure_engine::clock::{instant, nap, since};
+use tenure_os::clock::{instant, nap, since};
 
 /// How often this call looks whether the hold has ended.
 const LOOK: Duration = Duration::from_millis(20);

@@ -8,7 +8,6 @@ use crate::store::Clusters;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure_engine::advice;
-use tenure_engine::clock;
 use tenure_engine::profile::{ends_without_release, is_dated_ahead};
 use tenure_engine::readings::{self, LockReading, Readings};
 use tenure_engine::store::contract::Which;
@@ -16,7 +15,8 @@ use tenure_engine::store::{Content, Reading, StoreError};
 use tenure_engine::tenure_core::{
     Claim, LockName, Now, StaleUnforced, Stamp, Standing, UnreadableRule,
 };
-use tenure_engine::trust::{self, Distrust};
+use tenure_os::clock;
+use tenure_os::trust::{self, Distrust};
 
 /// How many locks are named in a line.
 const NAMED_MAX: usize = 3;

@@ -15,12 +15,12 @@ use std::time::Duration;
 use tenure_core::{AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, LockName, Ownership, SILENCE_MS};
 use tenure_engine::agent::{Agent, Lease, LeaseTerms, Wanted};
 use tenure_engine::audit::Grant;
-use tenure_engine::clock::Clock;
 use tenure_engine::config::{Config, OnError, PathRule};
 use tenure_engine::engine::AcquireError;
 use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::AgentSign;
+use tenure_os::clock::Clock;
 
 /// How long servers may be silent until the answer names them as the reason. It leaves time for that answer.
 const SERVERS: Duration = Duration::from_millis(1_500);
@@ -136,10 +136,10 @@ pub(super) fn take(
     // Two calls with the same places take them in the same order.
     groups.sort_by(|one, other| one.0.folder.cmp(&other.0.folder));
     let mut taken: Vec<(Session, Vec<Lease>, String)> = Vec::new();
-    let until = tenure_engine::clock::instant() + wait;
+    let until = tenure_os::clock::instant() + wait;
     for (place, files) in groups {
         let folder = place.folder.display().to_string();
-        let rest = until.saturating_duration_since(tenure_engine::clock::instant());
+        let rest = until.saturating_duration_since(tenure_os::clock::instant());
         let at = open(place, key).map_err(fault);
         let leases = at.and_then(|session| {
             let leases = take_at(&session, key, &files, rest, what);

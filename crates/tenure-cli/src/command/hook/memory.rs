@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::AgentKey;
 use tenure_engine::config;
-use tenure_engine::regular;
+use tenure_os::regular;
 
 /// What the folder is called, beside that of the locks.
 const FOLDER: &str = "agents";

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, OwnedFd};
-use tenure_engine::process::{self, Chosen};
+use tenure_engine::caller::{self, Chosen};
+use tenure_os::process;
 use tokio_util::sync::CancellationToken;
 
 pub(super) struct Client {
@@ -26,8 +27,8 @@ impl Client {
     pub(super) fn find() -> Result<Self, Failure> {
         let parent = process::parent();
         // In a container the host may be the first process, which `choose_owner` passes over.
-        let chosen = process::choose_owner(None)
-            .or_else(|error| parent.map_or(Err(error), |pid| process::choose_owner(Some(pid))))
+        let chosen = caller::choose_owner(None)
+            .or_else(|error| parent.map_or(Err(error), |pid| caller::choose_owner(Some(pid))))
             .map_err(|error| starter::unknown("mcp", &error.to_string()))?;
         if chosen.process.started.is_none() {
             return Err(starter::unknown("mcp", "its start time cannot be seen"));

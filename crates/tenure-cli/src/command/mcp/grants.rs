@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tenure_engine::cancel::Cancel;
-use tenure_engine::clock::{instant, nap};
+use tenure_os::cancel::Cancel;
+use tenure_os::clock::{instant, nap};
 
 #[derive(Clone, Default)]
 pub(super) struct Grants(Arc<Mutex<State>>);

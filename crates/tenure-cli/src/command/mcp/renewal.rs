@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Now, Ownership, Renewal};
-use tenure_engine::clock::Clock;
 use tenure_engine::keep::{self, Ask, Home, KeeperHold, Life, NewHolds, News, Watching};
-use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::profile::known_as;
 use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Content, RenewedOwned, StoreError, Verbs};
+use tenure_os::clock::Clock;
+use tenure_os::os::{Descriptor, Ringer};
 use tokio::sync::oneshot;
 
 /// The time to the next look for holds after one that failed.
@@ -265,7 +265,7 @@ mod tests {
 
     use super::*;
     use crate::args::Common;
-    use tenure_engine::process::choose_owner;
+    use tenure_engine::caller::choose_owner;
 
     /// A server that has taken nothing yet may have holds of an earlier one to renew.
     #[test]

@@ -22,10 +22,10 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName};
-use tenure_engine::cancel::Cancel;
-use tenure_engine::clock::instant;
 use tenure_engine::engine::Waiting;
 use tenure_engine::envelope::LockView;
+use tenure_os::cancel::Cancel;
+use tenure_os::clock::instant;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 

@@ -23,8 +23,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use tenure_engine::clock::Clock;
 use tenure_engine::keep::Life;
+use tenure_os::clock::Clock;
 
 /// How much of each output is read.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -195,7 +195,7 @@ fn nameless(name: &CStr) -> std::io::Result<File> {
 #[cfg(not(target_os = "linux"))]
 fn nameless(name: &CStr) -> std::io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat, unlink};
-    let own = tenure_engine::process::new_request_id()?;
+    let own = tenure_os::process::new_request_id()?;
     let place = std::env::temp_dir().join(format!("tenure-{}-{own}", name.to_string_lossy()));
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(CWD, &place, flags, Mode::RUSR | Mode::WUSR)?;

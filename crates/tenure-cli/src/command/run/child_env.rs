@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
 use tenure_engine::inherited::{self, AROUND};
-use tenure_engine::process::Identity;
+use tenure_os::process::Identity;
 
 /// The number of the slot that the main lock is held by. It goes with the lock's name and token: a command
 /// under another lock does not inherit the number of the run around it.

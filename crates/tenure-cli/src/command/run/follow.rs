@@ -33,8 +33,9 @@ use rustix::process::{
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
-use tenure_engine::clock::nap;
-use tenure_engine::process::{self, children};
+use tenure_engine::caller;
+use tenure_os::clock::nap;
+use tenure_os::process::{self, children};
 
 /// How often something is looked at that no descriptor tells of.
 const LOOK: Duration = Duration::from_millis(5);
@@ -124,7 +125,7 @@ fn parent() -> Result<Pid, Failure> {
 /// What a hold of this caller would follow: the host of an agent, the job of a CI system. `None` where that cannot be seen
 /// from here, as from another PID namespace.
 fn job() -> Option<Pid> {
-    let chosen = process::job_of_caller().ok()?;
+    let chosen = caller::job_of_caller().ok()?;
     of_number(chosen.process.pid).ok()
 }
 

@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 use tenure_core::LockName;
-use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::{self, AROUND};
 use tenure_engine::keep::{self, Life, Loss, News};
+use tenure_os::clock::{Clock, instant};
 
 /// Why a hold is lost whose lease is over.
 const SILENCE: &str = "no renewal has succeeded in time";

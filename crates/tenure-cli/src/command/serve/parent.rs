@@ -6,7 +6,8 @@ use crate::command::starter;
 use crate::failure::Failure;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tenure_core::Process;
-use tenure_engine::process;
+use tenure_engine::caller;
+use tenure_os::process;
 
 #[derive(Debug)]
 pub(super) struct Parent {
@@ -21,7 +22,7 @@ impl Parent {
         let pid = process::parent()
             .ok_or_else(|| starter::unknown("serve", "it is in another PID namespace"))?;
         let handle = starter::handle(pid);
-        let chosen = process::choose_owner(Some(pid))
+        let chosen = caller::choose_owner(Some(pid))
             .map_err(|error| starter::unknown("serve", &error.to_string()))?;
         if chosen.process.started.is_none() {
             return Err(starter::unknown("serve", "its start time cannot be seen"));

@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
-use tenure_engine::cancel::Cancel;
-use tenure_engine::clock::instant;
 use tenure_engine::engine::{Wait, Waiting};
 use tenure_engine::envelope::LockView;
 use tenure_engine::line::{
     self, Deadline, Deadlines, Duty, Errand, Lines, Parking, Pool, Timed, Turn, Work,
 };
+use tenure_os::cancel::Cancel;
+use tenure_os::clock::instant;
 
 /// How many requests for locks may wait.
 const WAITS_MAX: usize = 10_000;

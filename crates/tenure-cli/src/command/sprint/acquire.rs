@@ -29,10 +29,11 @@ use std::time::Instant;
 use tenure_core::{
     Claim, Entry, Force, Kind, LockName, Patience, Reason, Refusal, Request, Standing,
 };
-use tenure_engine::clock::Clock;
+use tenure_engine::caller::OwnerError;
 use tenure_engine::engine::{self, AcquireError, Wait};
-use tenure_engine::process::{OwnerError, is_other_namespace, liveness};
 use tenure_engine::store::StoreError;
+use tenure_os::clock::Clock;
+use tenure_os::process::{is_other_namespace, liveness};
 
 /// How often a call begins its wait anew because it could not read the record in the middle of the wait.
 const UNREADABLE_MAX: usize = 16;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tenure_engine::advice::on_path;
 use tenure_engine::config::Config;
-use tenure_engine::repository::work_tree;
+use tenure_os::private::work_tree;
 
 /// A call of `agent`.
 #[derive(Debug)]

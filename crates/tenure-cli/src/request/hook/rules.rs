@@ -100,7 +100,7 @@ impl Misread {
 }
 
 fn read_some(file: &Path) -> Option<String> {
-    let bytes = tenure_engine::regular::bytes(file, 1 << 20).ok()?;
+    let bytes = tenure_os::regular::bytes(file, 1 << 20).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

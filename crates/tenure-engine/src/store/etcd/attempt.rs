@@ -13,11 +13,11 @@ use super::connection::Fault;
 use super::list::List;
 use super::read::Scope;
 use super::session::Session;
-use crate::clock::instant;
 use crate::store::StoreError;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
+use tenure_os::clock::instant;
 
 /// How long a tombstone is tried after its caller was told that the call failed.
 const BURIAL_MAX: Duration = Duration::from_secs(600);

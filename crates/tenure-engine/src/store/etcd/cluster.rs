@@ -24,10 +24,10 @@
 use super::address::Address;
 use super::api::{Known, ResponseHeader};
 use crate::advice;
-use crate::private;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tenure_os::private;
 use tokio::sync::watch;
 use tonic::Status;
 

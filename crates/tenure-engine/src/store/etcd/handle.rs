@@ -7,13 +7,13 @@ use super::keys::Keys;
 use super::list::List;
 use super::read::Scope;
 use super::{EtcdStore, Shared};
-use crate::clock::{Clock, instant};
 use crate::store::contract::Handle;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use tenure_core::{Claim, History, Kind, LockName};
+use tenure_os::clock::{Clock, instant};
 use tokio::task::AbortHandle;
 
 /// For how long the keys of a dropped claim are cleared away while etcd is out of reach. By then they

@@ -6,12 +6,12 @@ use super::list::{Attachment, List};
 use super::session::{self, Session};
 use super::transact::{ChangeRun, Transaction};
 use super::{EtcdStore, RENEWAL_MIN};
-use crate::clock::{Clock, instant};
 use crate::store::StoreError;
 use crate::store::contract::{About, NewClaim};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, Kind};
+use tenure_os::clock::{Clock, instant};
 
 impl Transaction<'_> {
     /// Renews the lease before the claim: a claim that is written while its lease runs out is no sign of

@@ -16,10 +16,10 @@ use super::api::{Compare, CompareResult, KeyValue, RequestOp, TxnRequest};
 use super::floor::Floor;
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
-use crate::process::liveness;
 use crate::store::codec::CodecError;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{Claim, Entry, Evidence, Host, Liveness, LivenessLock, LockName, Now, Stamp};
+use tenure_os::process::liveness;
 
 /// How many conditions, and how many writes, a change may have. etcd accepts a few more in one
 /// transaction unless it is configured otherwise (`--max-txn-ops`); those are left for additions to a

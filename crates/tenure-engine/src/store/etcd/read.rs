@@ -5,11 +5,11 @@ use super::api::{KeyValue, RangeRequest, RequestOp, TxnRequest};
 use super::connection::{Endpoints, Fault, read_by, revision_of};
 use super::keys::{Keys, end_of};
 use super::list::List;
-use crate::clock::Clock;
 use crate::store::StoreError;
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::LockName;
+use tenure_os::clock::Clock;
 
 /// How many keys are read at once. A claim takes less than a kilobyte, so an answer stays below two
 /// megabytes.

@@ -10,13 +10,13 @@
 
 use super::cluster::Cluster;
 use super::connection::{Connection, Endpoints, Fault, Pause};
-use crate::clock::{Clock, SystemClock, instant};
 use crate::store::contract::LEASE_MIN_MS;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tenure_core::{Now, Stamp, interval_ms};
+use tenure_os::clock::{Clock, SystemClock, instant};
 
 /// The shortest lease that etcd gives.
 const TTL_MIN_SECONDS: u64 = LEASE_MIN_MS / 1_000;

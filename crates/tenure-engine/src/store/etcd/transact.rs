@@ -24,7 +24,6 @@ use super::handle::EtcdHandle;
 use super::list::{Attachment, Basis, Change, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
 use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
-use crate::clock::{instant, nap};
 use crate::store::StoreError;
 use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
@@ -34,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LivenessLock, RestsOn, Silence};
+use tenure_os::clock::{instant, nap};
 
 /// A call of `transact`.
 pub(super) struct Transaction<'a> {

@@ -27,13 +27,13 @@
 
 use super::folder::{Access, Folder, fault};
 use super::{FileStore, fd};
-use crate::os::{self, Errno};
 use crate::printed;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
 use crate::store::contract::{AgentSign, Agents};
 use std::hash::Hasher;
 use tenure_core::{AGENT_AGE_MAX_MS, AgentKey, Claim, Entry, Kind, Now, Stamp};
+use tenure_os::os::{self, Errno};
 use twox_hash::XxHash64;
 
 /// What the line begins with.

@@ -12,7 +12,7 @@
 //! callers look at a byte only after that. Only the byte of a reserved place is taken again, and there
 //! the owner tries again.
 
-use crate::os::{self, BorrowedDescriptor, Errno};
+use tenure_os::os::{self, BorrowedDescriptor, Errno};
 
 /// Where the lock bytes begin: beyond any data, and low enough that a 53-bit number added to it is still
 /// a file offset.
@@ -225,7 +225,7 @@ pub(super) fn probe_tickets(file: BorrowedDescriptor<'_>) -> Result<bool, Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::borrow;
+    use tenure_os::os::borrow;
 
     #[test]
     fn an_owner_excludes_everybody_and_is_seen_and_who_waits_is_not() {

@@ -7,12 +7,12 @@ use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot};
 use super::{FileStore, fd};
 use crate::advice;
-use crate::os;
-use crate::private::new_name;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
 use crate::store::codec;
 use crate::store::contract::REMOVING;
+use tenure_os::os;
+use tenure_os::private::new_name;
 
 /// The coordination file that remembers that number. No lock can have this name.
 ///
@@ -176,8 +176,6 @@ impl Guarded<'_> {
 mod tests {
     use super::super::segments::Piece;
     use super::*;
-    use crate::clock::{Clock, SystemClock};
-    use crate::process::Identity;
     use crate::store::Verbs;
     use crate::store::file::ThreadSleeper;
     use std::borrow::Cow;
@@ -185,6 +183,8 @@ mod tests {
     use tenure_core::{
         Entering, Entry, Force, Holder, Kind, LockName, Patience, Request, RequestId, Terms,
     };
+    use tenure_os::clock::{Clock, SystemClock};
+    use tenure_os::process::Identity;
 
     /// Writes a list with this counter, as any user may who may write the file.
     fn plant(path: &Path, last: u64) {

@@ -9,13 +9,15 @@
 //! - links and special files in place of lock files, and files with a second name;
 //! - file systems that do not promise locks that hold between all callers that see them.
 
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Root, Sharing};
-use crate::private::{ignore_all, make_folder, open_or_make, open_own_folder, open_own_folder_in};
-use crate::repository::IGNORE_FILE;
 use crate::store::StoreError;
-use crate::trust::{self, Contents, Distrust, Named, OpenRefusal};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use tenure_os::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Root, Sharing};
+use tenure_os::private::IGNORE_FILE;
+use tenure_os::private::{
+    ignore_all, make_folder, open_or_make, open_own_folder, open_own_folder_in,
+};
+use tenure_os::trust::{self, Contents, Distrust, Named, OpenRefusal};
 
 /// The folder, opened and checked.
 #[derive(Debug)]

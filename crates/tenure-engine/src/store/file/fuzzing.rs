@@ -28,7 +28,7 @@ fn read_whole(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
 }
 
 fn length_of(file: BorrowedFd<'_>) -> u64 {
-    crate::os::facts(file).map_or(0, |facts| facts.size())
+    tenure_os::os::facts(file).map_or(0, |facts| facts.size())
 }
 
 /// Reads the state and its number as a reader without the guard finds them.

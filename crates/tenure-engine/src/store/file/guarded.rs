@@ -21,8 +21,6 @@ use super::publication::{Change, Publication, Published};
 use super::segments::{Piece, Text};
 use super::sleeper::ByteLock;
 use super::{Byte, FileStore, Mode, agents, bytes, fd};
-use crate::clock::{instant, since};
-use crate::os;
 use crate::profile::{Record, is_durable};
 use crate::store::codec;
 use crate::store::{StoreError, Wake};
@@ -30,6 +28,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, Now, Silence};
+use tenure_os::clock::{instant, since};
+use tenure_os::os;
 
 /// How long a caller waits for a guard before that is an error. A transition takes microseconds; only a
 /// process that was stopped in the middle of one keeps the guard longer.

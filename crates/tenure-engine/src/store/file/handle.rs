@@ -10,11 +10,11 @@ use super::folder::Opened;
 use super::names::Names;
 use super::publication::Published;
 use super::{ClaimKey, fd};
-use crate::os::{self, Watch};
 use crate::store::contract::{Handle, Within};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tenure_core::{Claim, Entry, LockName, Queueing};
+use tenure_os::os::{self, Watch};
 
 /// A claim of this process. Its descriptor carries the liveness lock: dropping it is dying.
 ///
@@ -261,11 +261,11 @@ mod tests {
     #[test]
     fn a_copy_frees_the_list_that_its_maker_left_guarded() {
         use super::super::{FileStore, Mode, ThreadSleeper};
-        use crate::process::Identity;
         use crate::store::StoreError;
         use crate::store::verbs::{Adopted, Verbs};
         use std::time::Duration;
         use tenure_core::{Force, Kind, Patience, Request, Terms};
+        use tenure_os::process::Identity;
         let scratch = tempfile::tempdir().expect("a folder");
         let here = Identity::current().host;
         let store = || FileStore::new(scratch.path(), here.clone(), Box::new(ThreadSleeper));

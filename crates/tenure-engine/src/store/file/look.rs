@@ -13,8 +13,6 @@ use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
 use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
-use crate::clock::{instant, since};
-use crate::process::{self, Sights, liveness};
 use crate::profile::Record;
 use crate::profile::UNJUDGED;
 use crate::store::codec;
@@ -23,6 +21,8 @@ use crate::store::{Content, Reading, StoreError};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Death, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
+use tenure_os::clock::{instant, since};
+use tenure_os::process::{self, Sights, liveness};
 
 /// How long to wait between two such looks.
 const SETTLE_LOOK: Duration = Duration::from_millis(20);

@@ -22,12 +22,12 @@ use super::look::is_half_said;
 use super::pages::{self, ReadError, UNKNOWN};
 use super::publication::{self, Published};
 use super::{FileStore, Latest, fd, joined};
-use crate::os;
 use crate::profile::Record;
 use crate::store::contract::{Depth, Handle};
 use crate::store::{Content, Reading, StoreError, codec};
 use std::path::Path;
 use tenure_core::{Entry, Now, Renewal, Silence, UnreadableRule};
+use tenure_os::os;
 
 /// What a holder sees of its own hold.
 #[derive(Debug, Clone, PartialEq, Eq)]

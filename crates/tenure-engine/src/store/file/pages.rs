@@ -28,13 +28,13 @@
 
 use super::folder::fault;
 use super::segments::{self, Kind, LIST_MAX, Piece, SEGMENTS_START, Segment, Text};
-use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::StoreError;
 use std::borrow::Cow;
 use std::hash::Hasher;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::path::Path;
+use tenure_os::os::{self, BorrowedDescriptor, Errno};
 use twox_hash::XxHash64;
 
 /// The size of a page in the first pair. Two of them are one page of memory.
@@ -744,8 +744,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::{borrow, facts};
     use std::cell::{Cell, RefCell};
+    use tenure_os::os::{borrow, facts};
 
     fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
         let to_file = |parts: &[IoSlice<'_>], offset| os::write_parts_at(file, parts, offset);

@@ -28,10 +28,10 @@
 //! where the next change removes it.
 
 use super::folder::{Folder, fault};
-use crate::os::{self, Descriptor, Errno, Open};
 use crate::store::StoreError;
-use crate::trust::{self, Distrust};
 use std::time::Duration;
+use tenure_os::os::{self, Descriptor, Errno, Open};
+use tenure_os::trust::{self, Distrust};
 
 /// The largest record that is read. A larger one is no record of any format.
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -383,7 +383,7 @@ pub(super) fn read_unguarded(
     if os::EXCHANGES {
         return read_at(records, file);
     }
-    read_between_steps(records, private, file, || crate::clock::nap(ABSENCE))
+    read_between_steps(records, private, file, || tenure_os::clock::nap(ABSENCE))
 }
 
 /// Reads a record that a replacement in two steps may be changing: between the steps nothing stands
@@ -445,7 +445,7 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         is_too_long: bytes.len() > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
-        modified_ms: crate::clock::written_ms(modified_ms),
+        modified_ms: tenure_os::clock::written_ms(modified_ms),
     }))
 }
 

@@ -4,9 +4,6 @@
 //! cannot, and lets a helper thread sleep in the callers' place ([`ThreadSleeper`]).
 
 use super::bytes::{self, Byte, Mode};
-use crate::cancel::{self, Cancel};
-use crate::clock::{instant, nap, rest_until, since};
-use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Errno};
 use crate::store::Wake;
 use crate::store::contract::Ring;
 use crate::sync::locked;
@@ -15,6 +12,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tenure_os::cancel::{self, Cancel};
+use tenure_os::clock::{instant, nap, rest_until, since};
+use tenure_os::os::{self, Bell, BorrowedDescriptor, Descriptor, Errno};
 
 /// A byte, and the mode in which to lock it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -141,7 +141,7 @@ pub trait Sleeper: Send + Sync {
 /// A helper that has nothing to do waits a little for the next sleep. A caller that loops would else start a thread for
 /// each wait.
 ///
-/// A [`crate::cancel::Cancel`] that reaches a wait ends it at once.
+/// A [`tenure_os::cancel::Cancel`] that reaches a wait ends it at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
@@ -731,10 +731,10 @@ fn poll(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cancel::listening;
-    use crate::clock::since;
-    use crate::os::borrow;
     use std::fs::File;
+    use tenure_os::cancel::listening;
+    use tenure_os::clock::since;
+    use tenure_os::os::borrow;
 
     const BYTE: Byte = Byte::GUARD;
 

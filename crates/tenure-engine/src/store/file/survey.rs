@@ -8,14 +8,14 @@ use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE, floor};
 #[cfg(feature = "full")]
 use crate::config as machine;
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Mount, Sharing};
-use crate::private::could_make_folder;
 use crate::profile::LEDGER;
 #[cfg(not(feature = "full"))]
 use crate::search as machine;
 use crate::store::StoreError;
-use crate::trust::{self, Named, OpenPath, OpenRefusal};
 use std::path::{Path, PathBuf};
+use tenure_os::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Mount, Sharing};
+use tenure_os::private::could_make_folder;
+use tenure_os::trust::{self, Named, OpenPath, OpenRefusal};
 
 /// A folder as it was found.
 #[derive(Debug)]

@@ -52,8 +52,6 @@ use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;
 use super::{ClaimKey, FileStore, agents, fd, floor};
-use crate::clock::{instant, rest_until};
-use crate::os;
 use crate::store::StoreError;
 use crate::store::contract::{
     About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Store as _, Write,
@@ -65,6 +63,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now, Silence, UnreadableRule};
+use tenure_os::clock::{instant, rest_until};
+use tenure_os::os;
 
 /// How long a caller that comes back pauses between two tries for the bytes of its reserved place. The
 /// waiters that slept on them when it went away take them for an instant as they wake up.

@@ -12,13 +12,13 @@
 
 use super::bytes::{self, Byte, Mode};
 use super::folder::{fault, io_fault};
-use crate::clock::{instant, nap};
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
-use crate::private::new_name;
 use crate::store::StoreError;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
+use tenure_os::clock::{instant, nap};
+use tenure_os::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
+use tenure_os::private::new_name;
 
 /// How much a new lock takes on the disk.
 const ROOM_BYTES: usize = 16 << 10;

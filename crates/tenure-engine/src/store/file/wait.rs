@@ -12,10 +12,6 @@ use super::handle::{FileHandle, WakeUp};
 use super::names::Names;
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
-use crate::cancel::{self, Cancel};
-use crate::clock::{instant, rest_until};
-use crate::os::{self, Descriptor, Watch, WatchFor};
-use crate::process;
 use crate::profile::{FUTURE, UNDATED};
 use crate::store::contract::{About, Ask, Depth, Notices, Parked, Ring, Step, Store, Waiting};
 use crate::store::{StoreError, Wake};
@@ -24,6 +20,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, LivenessLock, Now, Predecessor, Standing, judge};
+use tenure_os::cancel::{self, Cancel};
+use tenure_os::clock::{instant, rest_until};
+use tenure_os::os::{self, Descriptor, Watch, WatchFor};
+use tenure_os::process;
 
 /// How long a sleep behind a record lasts at most before the waiter looks at the record again.
 const RECORD_NAP_MAX: Duration = Duration::from_secs(1);
@@ -451,13 +451,13 @@ fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
 mod tests {
     use super::super::ThreadSleeper;
     use super::*;
-    use crate::clock::since;
-    use crate::process::Identity;
     use crate::store::verbs::Verbs;
     use std::any::Any;
     use tenure_core::{
         Entering, Force, Holder, Kind, LockName, Patience, Queueing, Request, RequestId, Terms,
     };
+    use tenure_os::clock::since;
+    use tenure_os::process::Identity;
 
     fn request(id: &str, queueing: Queueing, store: &FileStore) -> Request {
         Request {
@@ -609,7 +609,7 @@ mod tests {
             let mut child = Command::new("cat");
             let child = child.stdin(Stdio::piped()).stdout(Stdio::null());
             let mut child = child.spawn().expect("a process");
-            let lock = LockName::new(&format!("lock-{round}")).expect("an accepted name");
+            let lock = LockName::new(format!("lock-{round}")).expect("an accepted name");
             let mut request = request("holder", Queueing::Fifo, &store);
             request.kind = Kind::Detached;
             request.holder.process = Some(tenure_core::Process {

@@ -5,12 +5,12 @@ use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
 use super::{Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, is_split_up, lay_out, line_of};
-use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use tenure_core::{Cancel, Entering, Entry, Mode, Now, Policy, Process, TryGrant};
+use tenure_os::os::borrow;
 
 fn whole(list: Vec<u8>) -> Vec<Piece<'static>> {
     vec![Piece::Lines(Cow::Owned(list))]

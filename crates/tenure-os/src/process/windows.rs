@@ -63,8 +63,9 @@ pub(super) fn current_host() -> Host {
 
 /// What the system shows of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) parent: u32,
+pub struct Stat {
+    /// Number of its parent.
+    pub parent: u32,
     started: u64,
     has_ended: bool,
 }
@@ -72,24 +73,24 @@ pub(super) struct Stat {
 impl Stat {
     /// When it started.
     #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-    pub(super) fn started(&self) -> Option<u64> {
+    pub fn started(&self) -> Option<u64> {
         Some(self.started)
     }
 
     /// No process is a copy of its parent here.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(super) fn is_copy(&self) -> bool {
+    pub fn is_copy(&self) -> bool {
         false
     }
 
     /// Always false: this system has no signals that stop a process.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(super) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         false
     }
 
     /// Whether it has ended, and a process still has a handle on it.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 }
@@ -189,7 +190,7 @@ fn opened(pid: u32) -> Result<Descriptor, Errno> {
 const NO_SUCH_PROCESS: Errno = Errno::INVAL;
 
 /// What the system shows of a process; `None` if there is none, or nothing can be seen of it.
-pub(super) fn stat(pid: u32) -> Option<Stat> {
+pub fn stat(pid: u32) -> Option<Stat> {
     let all = all();
     let listed = all.iter().find(|seen| seen.pid == pid && pid != 0);
     let (started, has_ended) = match opened(pid) {
@@ -253,12 +254,12 @@ pub(super) fn open(pid: u32) -> Option<Descriptor> {
 }
 
 /// The process that started this one.
-pub(super) fn parent_of_self() -> u32 {
+pub fn parent_of_self() -> u32 {
     stat(std::process::id()).map_or(0, |stat| stat.parent)
 }
 
 /// What a process was started with, its own name first; nothing where that cannot be seen.
-pub(super) fn arguments(pid: u32) -> Vec<String> {
+pub fn arguments(pid: u32) -> Vec<String> {
     let line = opened(pid).and_then(|process| raw::command_line(borrow(&process)));
     let line = line.map(|(bytes, address)| {
         let block = Block {
@@ -293,7 +294,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 /// The file name of a process's program, for people.
-pub(super) fn name_of(pid: u32) -> String {
+pub fn name_of(pid: u32) -> String {
     let listed = all().into_iter().find(|seen| seen.pid == pid);
     listed.map(|seen| seen.name).unwrap_or_default()
 }

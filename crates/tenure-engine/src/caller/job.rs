@@ -4,14 +4,15 @@
 //! The nearest process that lasts is not always it. A daemon (cron, sshd) outlives every job. The shell of a step in CI, of
 //! a task of Ansible or of a notebook's cell ends long before the job does. So what stands above counts as well.
 
-use super::kin::{is_descendant_of, is_reached, upwards};
 use super::owner::{
     Chosen, OwnerError, Runs, base_name, choose_owner, chosen, is_init, is_one_shot_shell,
     is_subshell, is_wrapper, run_by_shell,
 };
-use super::system::{Stat, arguments, name_of, parent_of_self, stat};
 use crate::shell::{After, after, only_calls};
 use tenure_core::{Host, Process};
+use tenure_os::process::{
+    Stat, arguments, is_descendant_of, is_reached, name_of, parent_of_self, stat, upwards,
+};
 
 /// Programs that live exactly as long as one job of CI, whose steps they start.
 const JOBS: [&str; 2] = ["Runner.Worker", "Agent.Worker"];
@@ -451,7 +452,7 @@ fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
     // Relative to where the script was started, which is where its shell still is in most cases.
     let path = std::path::Path::new(&format!("/proc/{pid}/cwd")).join(script);
     // Whatever lies there now, nothing waits for it.
-    crate::regular::text(&path, LONGEST).ok()
+    tenure_os::regular::text(&path, LONGEST).ok()
 }
 
 #[cfg(not(unix))]

@@ -11,7 +11,6 @@
 )]
 pub(crate) mod darwin;
 
-#[cfg(feature = "full")]
 mod errno;
 mod given;
 #[cfg(target_os = "linux")]
@@ -19,12 +18,11 @@ mod mount;
 #[allow(unsafe_code, reason = "a few calls that no crate wraps")]
 mod raw;
 
-#[cfg(feature = "full")]
-pub(crate) use errno::error_text;
-pub(crate) use given::given;
+pub use errno::error_text;
+pub use given::given;
 #[cfg(target_os = "linux")]
-pub(crate) use mount::mount_of;
-pub(crate) use raw::{group_of, session_of};
+pub use mount::mount_of;
+pub use raw::{group_of, session_of};
 
 #[cfg(not(target_os = "linux"))]
 use super::Mount;
@@ -50,19 +48,19 @@ pub use std::os::fd::AsFd as AsDescriptor;
 pub use rustix::io::Errno;
 
 /// Whether two files can change places in one step.
-pub(crate) const EXCHANGES: bool = true;
+pub const EXCHANGES: bool = true;
 
 /// Whether a file can be replaced while a process has it open.
-pub(crate) const REPLACES_OPEN_FILES: bool = true;
+pub const REPLACES_OPEN_FILES: bool = true;
 
 /// Whether files can be watched.
-pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
+pub const WATCHES: bool = cfg!(target_os = "linux");
 
 /// Whether a folder that a process has open can get another name, or another folder its name.
-pub(crate) const FOLDERS_MOVE: bool = true;
+pub const FOLDERS_MOVE: bool = true;
 
 /// Whether what is open tells how many names are left to it, also when the last one was removed.
-pub(crate) const COUNTS_NAMES: bool = true;
+pub const COUNTS_NAMES: bool = true;
 
 /// Borrows a descriptor.
 pub fn borrow(descriptor: &impl AsFd) -> BorrowedDescriptor<'_> {
@@ -73,7 +71,7 @@ const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// What the system says of an open file or folder, without its times: [`facts_and_time`] asks for one.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub struct Facts {
     device: u64,
     number: u64,
     /// With the kind of the file, as the system has both in one number.
@@ -131,45 +129,45 @@ impl Facts {
 
 impl Facts {
     /// Device and number: the same as long as a file lives, whatever its name.
-    pub(crate) fn inode(&self) -> (u64, u64) {
+    pub fn inode(&self) -> (u64, u64) {
         (self.device, self.number)
     }
 
     /// Whether it is a file with content of its own.
-    pub(crate) fn is_regular(&self) -> bool {
+    pub fn is_regular(&self) -> bool {
         self.kind() == FileType::RegularFile
     }
 
     /// How many names it has; 0 once it was removed.
-    pub(crate) fn names(&self) -> u64 {
+    pub fn names(&self) -> u64 {
         self.names
     }
 
     /// Whether it belongs to this process's user.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         self.user == rustix::process::geteuid().as_raw()
     }
 
     /// Whether it belongs to root.
-    pub(crate) fn is_roots(&self) -> bool {
+    pub fn is_roots(&self) -> bool {
         self.is_of(0)
     }
 
     /// Whether it belongs to the user of this number.
-    pub(crate) fn is_of(&self, user: u32) -> bool {
+    pub fn is_of(&self, user: u32) -> bool {
         self.user == user
     }
 
     /// The other user to whom belongs what root makes in this folder: its owner, whom root's rights would keep out. `None`
     /// where this process is not root, and where root keeps what it makes: in folders of its own, where every user makes
     /// files, and where the group has its rights.
-    pub(crate) fn owner_of_new(&self) -> Option<u32> {
+    pub fn owner_of_new(&self) -> Option<u32> {
         let keeps = self.is_roots() || self.all_may_write() || self.sharing() == Sharing::Group;
         (!keeps && rustix::process::geteuid().is_root()).then_some(self.user)
     }
 
     /// The owner, for people: by name where the machine knows one.
-    pub(crate) fn owner_text(&self) -> String {
+    pub fn owner_text(&self) -> String {
         let number = self.user;
         match user_name(number) {
             Some(name) => format!("{name} (user {number})"),
@@ -178,19 +176,19 @@ impl Facts {
     }
 
     /// The owner's name, or number.
-    pub(crate) fn owner_name(&self) -> String {
+    pub fn owner_name(&self) -> String {
         let number = self.user;
         user_name(number).unwrap_or_else(|| number.to_string())
     }
 
     /// The group's name, or number.
-    pub(crate) fn group_name(&self) -> String {
+    pub fn group_name(&self) -> String {
         let number = self.group;
         name_in(GROUPS, number).unwrap_or_else(|| number.to_string())
     }
 
     /// The rights as `chmod` takes them: `3770`.
-    pub(crate) fn mode_text(&self) -> String {
+    pub fn mode_text(&self) -> String {
         format!("{:o}", self.mode().as_raw_mode() & 0o7777)
     }
 
@@ -203,7 +201,7 @@ impl Facts {
     }
 
     /// How many bytes it has.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
@@ -216,35 +214,35 @@ impl Facts {
     }
 
     /// Whether all users may write.
-    pub(crate) fn all_may_write(&self) -> bool {
+    pub fn all_may_write(&self) -> bool {
         self.mode().contains(Mode::WOTH)
     }
 
     /// Whether a user other than the owner may write.
-    pub(crate) fn others_may_write(&self) -> bool {
+    pub fn others_may_write(&self) -> bool {
         self.mode().intersects(Mode::WGRP | Mode::WOTH)
     }
 
     /// Whether a user other than the owner may see what is in it.
-    pub(crate) fn others_may_look(&self) -> bool {
+    pub fn others_may_look(&self) -> bool {
         self.mode()
             .intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)
     }
 
     /// Whether all users may see what is in it.
-    pub(crate) fn all_may_look(&self) -> bool {
+    pub fn all_may_look(&self) -> bool {
         self.mode().intersects(Mode::ROTH | Mode::XOTH)
     }
 
     /// Whether in this folder each user may remove only their own files.
-    pub(crate) fn is_sticky(&self) -> bool {
+    pub fn is_sticky(&self) -> bool {
         self.mode().contains(Mode::SVTX)
     }
 
     /// For whom this folder's files are made. The setgid bit says that what is made here belongs to the
     /// folder's group, so the group has the rights to the files that it has to the folder. A default ACL says who has rights
     /// to what is made here. In a folder that all users may write to, each user's files are that user's alone.
-    pub(crate) fn sharing(&self) -> Sharing {
+    pub fn sharing(&self) -> Sharing {
         let mode = self.mode();
         let is_meant = mode.contains(Mode::SGID) || self.gives_rights;
         if !is_meant || !mode.contains(Mode::RGRP | Mode::XGRP) || self.all_may_write() {
@@ -276,30 +274,30 @@ impl Facts {
     }
 
     /// Whether its files are for those whom its ACL names.
-    pub(crate) fn is_listed(&self) -> bool {
+    pub fn is_listed(&self) -> bool {
         self.gives_rights && self.sharing() == Sharing::Group
     }
 
     /// Whether the users for whom this file is made have their rights to it: a strict umask takes some even
     /// from the user that makes a file.
-    pub(crate) fn is_shared(&self, sharing: Sharing) -> bool {
+    pub fn is_shared(&self, sharing: Sharing) -> bool {
         self.mode().contains(file_mode(sharing))
     }
 }
 
 /// The name of this process's user, or the number.
-pub(crate) fn our_name() -> String {
+pub fn our_name() -> String {
     let number = rustix::process::geteuid().as_raw();
     user_name(number).unwrap_or_else(|| number.to_string())
 }
 
 /// The number of this process's user.
-pub(crate) fn our_number() -> u32 {
+pub fn our_number() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 /// Looks at what is open.
-pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
+pub fn facts(file: impl AsFd) -> Result<Facts, Errno> {
     let facts = look(&file, Path::new(""), ITSELF)?;
     Ok(facts
         .with_access_list(|list| rustix::fs::fgetxattr(&file, "system.posix_acl_default", list)))
@@ -312,13 +310,13 @@ const ITSELF: AtFlags = AtFlags::EMPTY_PATH;
 const ITSELF: AtFlags = AtFlags::empty();
 
 /// Looks at what a path leads to, through links.
-pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
+pub fn facts_of(path: &Path) -> Result<Facts, Errno> {
     let facts = look(CWD, path, AtFlags::empty())?;
     Ok(facts.with_access_list(|list| rustix::fs::getxattr(path, "system.posix_acl_default", list)))
 }
 
 /// Looks at what a name leads to, itself and not what a link points at.
-pub(crate) fn facts_at(folder: impl AsFd, name: impl AsRef<Path>) -> Result<Facts, Errno> {
+pub fn facts_at(folder: impl AsFd, name: impl AsRef<Path>) -> Result<Facts, Errno> {
     look(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW)
 }
 
@@ -370,7 +368,7 @@ fn look_with_times(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Sta
 }
 
 /// Looks at what is open, and when it was written last, in milliseconds since the epoch.
-pub(crate) fn facts_and_time(file: impl AsFd) -> Result<(Facts, u64), Errno> {
+pub fn facts_and_time(file: impl AsFd) -> Result<(Facts, u64), Errno> {
     let stat = rustix::fs::fstat(file)?;
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
     #[allow(
@@ -385,7 +383,7 @@ pub(crate) fn facts_and_time(file: impl AsFd) -> Result<(Facts, u64), Errno> {
 /// The root folder of this process at some moment, kept open. From then on the process may have another one (`chroot`,
 /// `pivot_root`, another mount namespace), and paths lead elsewhere for it, and for no other process.
 #[derive(Debug)]
-pub(crate) struct Root {
+pub struct Root {
     fd: Descriptor,
     /// Device and number, and the mount where the system has a number for it.
     was: ((u64, u64), Option<u64>),
@@ -393,20 +391,20 @@ pub(crate) struct Root {
 
 impl Root {
     /// The present one; `None` if it cannot be opened.
-    pub(crate) fn present() -> Option<Self> {
+    pub fn present() -> Option<Self> {
         let fd = rustix::fs::open("/", ROOT, Mode::empty()).ok()?;
         let was = root_of(&fd, Path::new("")).ok()?;
         Some(Self { fd, was })
     }
 
     /// Whether this process has another one now.
-    pub(crate) fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         root_of(CWD, Path::new("/")).is_ok_and(|is| is != self.was)
     }
 
     /// Looks at what a path leads to from here, through links that are followed from here as well.
     #[cfg(target_os = "linux")]
-    pub(crate) fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
+    pub fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
         use rustix::fs::{ResolveFlags, openat2};
         let how = OFlags::PATH | OFlags::CLOEXEC;
         let found = openat2(&self.fd, path, how, Mode::empty(), ResolveFlags::IN_ROOT)?;
@@ -415,7 +413,7 @@ impl Root {
 
     /// No call follows links from another root here.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn facts_of(&self, _: &Path) -> Result<Facts, Errno> {
+    pub fn facts_of(&self, _: &Path) -> Result<Facts, Errno> {
         let _ = &self.fd;
         Err(Errno::NOSYS)
     }
@@ -448,7 +446,7 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// Opens a folder by its path.
-pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
+pub fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     rustix::fs::open(path, FOLDER, Mode::empty())
 }
 
@@ -466,7 +464,7 @@ pub(crate) fn link_at(path: &Path) -> Result<Option<Facts>, Errno> {
 
 /// Opens a file for reading by its path, through links or not (`LOOP`). It waits for nothing: a pipe may
 /// stand there.
-pub(crate) fn open_by_path(path: &Path, through_links: bool) -> Result<Descriptor, Errno> {
+pub fn open_by_path(path: &Path, through_links: bool) -> Result<Descriptor, Errno> {
     let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if through_links {
         common
@@ -477,12 +475,12 @@ pub(crate) fn open_by_path(path: &Path, through_links: bool) -> Result<Descripto
 }
 
 /// Opens a folder inside of another, and not through a link.
-pub(crate) fn open_folder_in(folder: impl AsFd, name: &str) -> Result<Descriptor, Errno> {
+pub fn open_folder_in(folder: impl AsFd, name: &str) -> Result<Descriptor, Errno> {
     rustix::fs::openat(folder, name, FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// Makes a folder for this user alone, with rights that no umask adds to or takes from.
-pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
+pub fn make_folder(path: &Path) -> Result<(), Errno> {
     make_folder_at(CWD, path)
 }
 
@@ -508,7 +506,7 @@ fn make_folder_at(folder: impl AsFd, name: &Path) -> Result<(), Errno> {
 }
 
 /// Opens a file in a folder.
-pub(crate) fn open_file(
+pub fn open_file(
     folder: impl AsFd,
     name: impl AsRef<Path>,
     how: Open,
@@ -548,7 +546,7 @@ pub fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descrip
 }
 
 /// Opens a file again, and never answers with a copy.
-pub(crate) fn reopened(file: BorrowedDescriptor<'_>, changes: bool) -> Result<Descriptor, Errno> {
+pub fn reopened(file: BorrowedDescriptor<'_>, changes: bool) -> Result<Descriptor, Errno> {
     let access = if changes {
         OFlags::RDWR
     } else {
@@ -581,19 +579,19 @@ fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor,
 }
 
 /// Moves the open file to the lowest free number from `min` on; where there is none, as it is.
-pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
+pub fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
 }
 
 /// A copy of a descriptor that an exec leaves open.
-pub(crate) fn left_open(descriptor: BorrowedDescriptor<'_>) -> io::Result<Descriptor> {
+pub fn left_open(descriptor: BorrowedDescriptor<'_>) -> io::Result<Descriptor> {
     let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
     rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
     Ok(copy)
 }
 
 /// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.
-pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
+pub fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
     share(file, Sharing::Owner)
 }
 
@@ -608,16 +606,12 @@ fn file_mode(sharing: Sharing) -> Mode {
 
 /// Gives a file's rights to these users and takes them from all others, whatever the umask. Mostly
 /// they are right already, and a look spares the file system a change.
-pub(crate) fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
+pub fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
     share_new(file, sharing, None)
 }
 
 /// Shares a file that this call has made, of which `owner` is to be the owner ([`Facts::owner_of_new`]).
-pub(crate) fn share_new(
-    file: impl AsFd,
-    sharing: Sharing,
-    owner: Option<u32>,
-) -> Result<(), Errno> {
+pub fn share_new(file: impl AsFd, sharing: Sharing, owner: Option<u32>) -> Result<(), Errno> {
     let (mode, facts) = (file_mode(sharing), facts(&file)?);
     if let Some(owner) = owner.filter(|owner| !facts.is_of(*owner)) {
         give(owner, &file);
@@ -639,7 +633,7 @@ pub(crate) fn share_folder(folder: impl AsFd, around: &Facts) -> Result<(), Errn
 /// files there. Elsewhere every user that gets as far as the folder may read it, because rights that an access
 /// list gives cannot be told from those of the group. A file of another user stays as it is, unless this process
 /// is root.
-pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
+pub fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     let (there, here) = (folder, facts(&file)?);
     let is_root = rustix::process::geteuid().is_root();
     if !is_root && !here.is_ours() {
@@ -690,7 +684,7 @@ pub(crate) fn give_folder(owner: u32, folder: &Descriptor) {
 }
 
 /// Shows the first `N` bytes of a file, or as many as it has.
-pub(crate) fn with_start<const N: usize, R>(
+pub fn with_start<const N: usize, R>(
     file: impl AsFd,
     look: impl FnOnce(&[u8]) -> R,
 ) -> Result<R, Errno> {
@@ -705,22 +699,22 @@ pub(crate) fn with_start<const N: usize, R>(
 }
 
 /// Reads from an offset on.
-pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::pread(file, buffer, offset)
 }
 
 /// Reads on from where the file stands.
-pub(crate) fn read(file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn read(file: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::read(file, buffer)
 }
 
 /// Writes from an offset on.
-pub(crate) fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+pub fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::pwrite(file, bytes, offset)
 }
 
 /// Writes bytes that lie apart from an offset on. The system may take a part of them only.
-pub(crate) fn write_parts_at(
+pub fn write_parts_at(
     file: impl AsFd,
     parts: &[io::IoSlice<'_>],
     offset: u64,
@@ -732,7 +726,7 @@ pub(crate) fn write_parts_at(
 }
 
 /// Writes where the file stands: at its end, if it was opened for appending.
-pub(crate) fn write(file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
+pub fn write(file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(file, bytes)
 }
 
@@ -742,7 +736,7 @@ pub fn write_stdout(bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Cuts a file to a length.
-pub(crate) fn cut(file: impl AsFd, length: u64) -> Result<(), Errno> {
+pub fn cut(file: impl AsFd, length: u64) -> Result<(), Errno> {
     rustix::fs::ftruncate(file, length)
 }
 
@@ -761,17 +755,17 @@ pub fn touch(file: impl AsFd) -> Result<(), Errno> {
 }
 
 /// Waits until the content of a file is on the disk.
-pub(crate) fn sync(file: impl AsFd) -> Result<(), Errno> {
+pub fn sync(file: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(file)
 }
 
 /// Waits until the names in a folder are on the disk.
-pub(crate) fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
+pub fn sync_folder(folder: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fsync(folder)
 }
 
 /// Removes a name of a file.
-pub(crate) fn remove(folder: impl AsFd, name: impl AsRef<Path>) -> Result<(), Errno> {
+pub fn remove(folder: impl AsFd, name: impl AsRef<Path>) -> Result<(), Errno> {
     rustix::fs::unlinkat(folder, name.as_ref(), AtFlags::empty())
 }
 
@@ -781,7 +775,7 @@ pub(crate) fn remove_folder(folder: impl AsFd, name: &str) -> Result<(), Errno> 
 }
 
 /// Gives a file another name, in place of any file that has it.
-pub(crate) fn rename(
+pub fn rename(
     from_folder: impl AsFd,
     from: impl AsRef<Path>,
     to_folder: impl AsFd,
@@ -791,7 +785,7 @@ pub(crate) fn rename(
 }
 
 /// Gives a file another name, if nothing has it. `INVAL` or `NOSYS` where the file system cannot.
-pub(crate) fn rename_new(
+pub fn rename_new(
     from_folder: impl AsFd,
     from: impl AsRef<Path>,
     to_folder: impl AsFd,
@@ -802,7 +796,7 @@ pub(crate) fn rename_new(
 }
 
 /// Has two files change their names, in one step.
-pub(crate) fn exchange(
+pub fn exchange(
     one_folder: impl AsFd,
     one: impl AsRef<Path>,
     other_folder: impl AsFd,
@@ -813,7 +807,7 @@ pub(crate) fn exchange(
 }
 
 /// Gives a file a second name, if nothing has it.
-pub(crate) fn link(
+pub fn link(
     from_folder: impl AsFd,
     from: impl AsRef<Path>,
     to_folder: impl AsFd,
@@ -824,7 +818,7 @@ pub(crate) fn link(
 }
 
 /// Shows every name in a folder that is UTF-8; tenure gives no other names.
-pub(crate) fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+pub fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     each_entry(folder, &mut |name| {
         if let Some(name) = name {
             each(name);
@@ -844,7 +838,7 @@ pub(crate) fn each_entry(
 }
 
 /// Shows every name in a folder but those of folders.
-pub(crate) fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+pub fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     for item in rustix::fs::Dir::read_from(&folder)? {
         let item = item?;
         let name = item.file_name();
@@ -866,7 +860,7 @@ pub(crate) fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result
 }
 
 /// Locks a whole file against others who do so, if that is possible at once.
-pub(crate) fn try_lock_file(file: impl AsFd) -> Result<bool, Errno> {
+pub fn try_lock_file(file: impl AsFd) -> Result<bool, Errno> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -875,7 +869,7 @@ pub(crate) fn try_lock_file(file: impl AsFd) -> Result<bool, Errno> {
 }
 
 /// Lets go of it.
-pub(crate) fn unlock_file(file: impl AsFd) -> Result<(), Errno> {
+pub fn unlock_file(file: impl AsFd) -> Result<(), Errno> {
     rustix::fs::flock(file, FlockOperation::Unlock)
 }
 
@@ -908,7 +902,7 @@ mod ranges {
     }
 
     /// Takes a byte if that is possible at once. False if another open file has it.
-    pub(crate) fn try_lock_byte(
+    pub fn try_lock_byte(
         file: BorrowedDescriptor<'_>,
         byte: i64,
         exclusive: bool,
@@ -921,7 +915,7 @@ mod ranges {
     }
 
     /// Takes two neighbouring bytes in one step, exclusively. `second` is the second of them.
-    pub(crate) fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
+    pub fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
         match call::set(file, &range(second - 1, 2, kind(true))) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
@@ -930,18 +924,18 @@ mod ranges {
     }
 
     /// Lets go of them, whichever of them is held.
-    pub(crate) fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
+    pub fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
         call::set(file, &range(second - 1, 2, NONE))
     }
 
     /// Lets go of all bytes from this one on, whichever of them are held.
-    pub(crate) fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
+    pub fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
         call::set(file, &range(first, 0, NONE)) // to the end of all offsets
     }
 
     /// Takes a byte, sleeping in the kernel for as long as another open file has it. `INTR` when a
     /// signal handler ran; nothing is taken then.
-    pub(crate) fn lock_byte(
+    pub fn lock_byte(
         file: BorrowedDescriptor<'_>,
         byte: i64,
         exclusive: bool,
@@ -950,25 +944,22 @@ mod ranges {
     }
 
     /// Lets go of a byte. Letting go of one that is not held is no error.
-    pub(crate) fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(), Errno> {
+    pub fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(), Errno> {
         call::set(file, &range(byte, 1, NONE))
     }
 
     /// Whether another open file has the byte exclusively. Takes nothing.
-    pub(crate) fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+    pub fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
         look(file, byte, 1, READ)
     }
 
     /// Whether another open file has the byte in any way. Takes nothing.
-    pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+    pub fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
         look(file, byte, 1, WRITE)
     }
 
     /// Whether another open file has any byte from this one on.
-    pub(crate) fn is_any_locked_from(
-        file: BorrowedDescriptor<'_>,
-        byte: i64,
-    ) -> Result<bool, Errno> {
+    pub fn is_any_locked_from(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
         look(file, byte, 0, READ) // to the end of all offsets
     }
 
@@ -985,14 +976,14 @@ mod ranges {
     }
 }
 
-pub(crate) use ranges::{
+pub use ranges::{
     is_any_locked_from, is_byte_locked, is_byte_shared, lock_byte, try_lock_both, try_lock_byte,
     unlock_both, unlock_byte, unlock_from,
 };
 
 /// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`
 /// when a signal handler ran.
-pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
+pub fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let timespec = Timespec::try_from(time).map_err(|_| Errno::INVAL)?;
     let mut polled: Vec<PollFd<'_>> = descriptors
@@ -1005,7 +996,7 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
 /// A descriptor that can be read once so much time has passed. The time that the machine sleeps counts.
 /// `None` where the system has no such thing, or gives none.
 #[cfg(target_os = "linux")]
-pub(crate) fn alarm(time: Duration) -> Option<Descriptor> {
+pub fn alarm(time: Duration) -> Option<Descriptor> {
     use rustix::time::{
         Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
         timerfd_settime,
@@ -1022,7 +1013,7 @@ pub(crate) fn alarm(time: Duration) -> Option<Descriptor> {
 
 /// `None`: this system has no such descriptor.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
+pub fn alarm(_: Duration) -> Option<Descriptor> {
     None
 }
 
@@ -1110,7 +1101,7 @@ mod watch {
 
     /// A watch on files, which can be polled. Costs an inotify instance.
     #[derive(Debug)]
-    pub(crate) struct Watch(Descriptor);
+    pub struct Watch(Descriptor);
 
     impl Watch {
         /// A watch of nothing yet.
@@ -1118,7 +1109,7 @@ mod watch {
         /// # Errors
         /// - `EMFILE`, if that would leave the user's other programs fewer than [`RESERVE`] instances. The caller looks
         ///   again from time to time then.
-        pub(crate) fn new() -> Result<Self, Errno> {
+        pub fn new() -> Result<Self, Errno> {
             let init = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
             let own = init()?;
             // The system does not say how many are left. Without a watch in them, 16 cost 50 µs.
@@ -1127,7 +1118,7 @@ mod watch {
         }
 
         /// Watches a file from now on.
-        pub(crate) fn add(&self, file: &Path, notices: WatchFor) -> Result<(), Errno> {
+        pub fn add(&self, file: &Path, notices: WatchFor) -> Result<(), Errno> {
             let touches = WatchFlags::ATTRIB | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
             let what = match notices {
                 WatchFor::Changes => touches | WatchFlags::MODIFY,
@@ -1141,18 +1132,18 @@ mod watch {
         }
 
         /// What to poll.
-        pub(crate) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+        pub fn descriptor(&self) -> BorrowedDescriptor<'_> {
             self.0.as_fd()
         }
 
         /// Takes in all that it has to tell, so that it is not told twice.
-        pub(crate) fn settle(&self) {
+        pub fn settle(&self) {
             let mut buffer = [0; 1024];
             while rustix::io::read(&self.0, &mut buffer).is_ok_and(|read| read > 0) {}
         }
 
         /// The descriptor, for a caller that polls it itself.
-        pub(crate) fn into_descriptor(self) -> Descriptor {
+        pub fn into_descriptor(self) -> Descriptor {
             self.0
         }
     }
@@ -1168,35 +1159,43 @@ mod watch {
 
     /// No value exists: this system has no watches.
     #[derive(Debug)]
-    pub(crate) struct Watch(Infallible);
+    pub struct Watch(Infallible);
 
     impl Watch {
-        pub(crate) fn new() -> Result<Self, Errno> {
+        /// Makes no watch here.
+        ///
+        /// # Errors
+        /// - Always: the system has none.
+        pub fn new() -> Result<Self, Errno> {
             Err(Errno::NODEV)
         }
 
-        pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
+        /// Would watch a file.
+        pub fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
             match self.0 {}
         }
 
-        pub(crate) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+        /// Descriptor that would be polled.
+        pub fn descriptor(&self) -> BorrowedDescriptor<'_> {
             match self.0 {}
         }
 
-        pub(crate) fn settle(&self) {
+        /// Would take in all that it has to tell.
+        pub fn settle(&self) {
             match self.0 {}
         }
 
-        pub(crate) fn into_descriptor(self) -> Descriptor {
+        /// Descriptor for a caller that would poll it itself.
+        pub fn into_descriptor(self) -> Descriptor {
             match self.0 {}
         }
     }
 }
 
-pub(crate) use watch::Watch;
+pub use watch::Watch;
 
 /// Random bytes of the kernel's.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
     #[cfg(not(target_os = "linux"))]
@@ -1216,12 +1215,12 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
 }
 
 /// The number of this process's user, for a file name of its own.
-pub(crate) fn user_number() -> u32 {
+pub fn user_number() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
 /// Whether this process is root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -1249,7 +1248,7 @@ fn name_in(list: &str, number: u32) -> Option<String> {
 }
 
 /// Whether this process may make files in a folder.
-pub(crate) fn may_write_in(folder: impl AsFd) -> Result<(), Errno> {
+pub fn may_write_in(folder: impl AsFd) -> Result<(), Errno> {
     use rustix::fs::Access;
     let rights = Access::WRITE_OK | Access::EXEC_OK;
     rustix::fs::accessat(folder, ".", rights, AtFlags::empty())
@@ -1258,7 +1257,7 @@ pub(crate) fn may_write_in(folder: impl AsFd) -> Result<(), Errno> {
 /// A new file in a folder that has no name and gets none, so nothing is left of it in any case. `None` where the
 /// file system has no such files.
 #[cfg(target_os = "linux")]
-pub(crate) fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Errno> {
+pub fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Errno> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     match rustix::fs::openat(folder, ".", flags, OWNER_ONLY) {
         Ok(file) => Ok(Some(file)),
@@ -1274,19 +1273,19 @@ pub(crate) fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Err
     clippy::unnecessary_wraps,
     reason = "where there are such files, the call can fail"
 )]
-pub(crate) fn nameless_file(_: impl AsFd) -> Result<Option<Descriptor>, Errno> {
+pub fn nameless_file(_: impl AsFd) -> Result<Option<Descriptor>, Errno> {
     Ok(None)
 }
 
 /// What is mounted where a folder is. It is not asked for.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn mount_of(_: impl AsFd) -> Option<Mount> {
+pub fn mount_of(_: impl AsFd) -> Option<Mount> {
     None
 }
 
 /// The kind of file system if other machines, or another program, stand behind it.
 #[cfg(target_os = "linux")]
-pub(crate) fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
+pub fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
     let stat = rustix::fs::fstatfs(file)?;
     #[allow(
         clippy::cast_sign_loss,
@@ -1332,7 +1331,7 @@ fn remote_kind(magic: u32) -> Option<&'static str> {
 
 /// The kind of file system if it is not one of this machine's own (the `MNT_LOCAL` flag).
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
+pub fn remote_kind_of(file: impl AsFd) -> Result<Option<&'static str>, Errno> {
     let stat = rustix::fs::fstatfs(file)?;
     let local = u32::try_from(libc::MNT_LOCAL).unwrap_or(0);
     Ok((stat.f_flags & local == 0).then_some("a network file system"))

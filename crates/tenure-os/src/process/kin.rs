@@ -9,7 +9,7 @@ use tenure_core::{Host, Process};
 const ANCESTORS_MAX: usize = 64;
 
 /// A process and those above it, from the process on, as far as every link can be seen here and now.
-pub(super) fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
+pub fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
     let mut next = pid;
     let link = move || {
         let pid = next;
@@ -28,12 +28,7 @@ pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
 }
 
 /// Whether `owner` is the calling process or an ancestor, and every process between them `passes`.
-pub(super) fn is_reached(
-    owner: &Process,
-    host: &Host,
-    here: &Host,
-    passes: impl Fn(u32) -> bool,
-) -> bool {
+pub fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) -> bool) -> bool {
     if !is_comparable(owner, host, here) {
         return false;
     }
@@ -151,7 +146,8 @@ impl Ancestors {
     }
 }
 
-pub(super) fn process_of(pid: u32, stat: &Stat) -> Process {
+/// The process of this number, with its start.
+pub fn process_of(pid: u32, stat: &Stat) -> Process {
     let started = stat.started();
     Process { pid, started }
 }

@@ -13,13 +13,9 @@
 //! system nothing can be seen, so every process is taken to run (`other`).
 
 mod forked;
-#[cfg(feature = "full")]
-mod job;
 mod kin;
 #[cfg(any(test, not(any(unix, windows))))]
 pub(crate) mod other;
-#[cfg(feature = "full")]
-mod owner;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -27,15 +23,11 @@ mod windows;
 
 #[doc(hidden)]
 pub use forked::BeforeFork;
-#[cfg(feature = "full")]
-pub use job::{is_caller, is_job, job_of_caller, process_of_job};
-pub use kin::{Ancestors, Kin, is_descendant_of, kin_of_run};
-#[cfg(feature = "full")]
-pub use owner::{Chosen, OwnerError, caller, choose_owner};
+pub use kin::{Ancestors, Kin, is_descendant_of, is_reached, kin_of_run, process_of, upwards};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive, group_of, session_of};
 
-pub use system::probe;
+pub use system::{Stat, arguments, name_of, parent_of_self, probe, stat};
 
 #[cfg(not(any(unix, windows)))]
 use other as system;
@@ -108,7 +100,7 @@ pub fn actor_name(actor: &str) -> String {
 }
 
 /// A user's name and home, by name or number; `None` where the system's table of users does not show it.
-pub(crate) fn user(wanted: &str) -> Option<(String, PathBuf)> {
+pub fn user(wanted: &str) -> Option<(String, PathBuf)> {
     #[cfg(unix)]
     {
         system::user(wanted)
@@ -223,7 +215,7 @@ fn own_pid_namespace() -> Option<u64> {
 
 /// What one look shows of a process that was recorded on `host`; `None` if it cannot be seen from here, as on another boot
 /// or in another PID namespace.
-pub(crate) fn look_at(process: &Process, host: &Host, now: &Now) -> Option<Sight> {
+pub fn look_at(process: &Process, host: &Host, now: &Now) -> Option<Sight> {
     let is_here = now.is_on(host.boot_id.as_deref())
         && host.pid_namespace.is_some()
         && host.pid_namespace == own_pid_namespace();
@@ -242,19 +234,19 @@ pub fn is_in_container(here: &Host) -> bool {
 
 /// The process that started this one; `None` if it cannot be seen from here.
 pub fn parent() -> Option<u32> {
-    Some(system::parent_of_self()).filter(|pid| *pid != 0)
+    Some(parent_of_self()).filter(|pid| *pid != 0)
 }
 
 /// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows and
 /// macOS. The ticks are the machine's own, in a time namespace too; `None` where they cannot be told
 /// exactly.
 pub fn start_time(pid: u32) -> Option<u64> {
-    system::stat(pid)?.started()
+    stat(pid)?.started()
 }
 
 /// The parent of a process, 0 if that cannot be seen from here; `None` if there is no such process.
 pub fn parent_of(pid: u32) -> Option<u32> {
-    system::stat(pid).map(|stat| stat.parent)
+    stat(pid).map(|stat| stat.parent)
 }
 
 /// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
@@ -284,7 +276,7 @@ pub fn is_absent(process: &Process, host: &Host, here: &Host, local: bool) -> bo
 }
 
 /// Whether what was recorded on `host` is of this machine before it was started last, as far as machine ids say.
-pub(crate) fn is_of_an_ended_boot(host: &Host, here: &Host) -> bool {
+pub fn is_of_an_ended_boot(host: &Host, here: &Host) -> bool {
     host.machine_id.is_some()
         && host.machine_id == here.machine_id
         && host.boot_id.is_some()
@@ -342,9 +334,11 @@ pub fn stopped_among<'a>(claims: impl Iterator<Item = &'a Claim>, here: &Host) -
 
 /// What one look shows of a process of this boot and namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sight {
-    pub(crate) liveness: Liveness,
-    pub(crate) is_stopped: bool,
+pub struct Sight {
+    /// Whether it runs.
+    pub liveness: Liveness,
+    /// Whether a signal has stopped it.
+    pub is_stopped: bool,
 }
 
 impl Sight {
@@ -370,21 +364,24 @@ const BELIEVED: Duration = Duration::from_millis(50);
 /// [`BELIEVED`]: then the answer about its lock is that of this moment before. So this is for callers that
 /// show locks, and none that decides by what it sees may use it.
 #[derive(Debug)]
-pub(crate) struct Sights {
+pub struct Sights {
     began: Cell<Instant>,
     seen: RefCell<BTreeMap<(u32, u64), Sight>>,
 }
 
-impl Sights {
-    pub(crate) fn new() -> Self {
+impl Default for Sights {
+    /// Nothing was seen yet.
+    fn default() -> Self {
         Self {
             began: Cell::new(instant()),
             seen: RefCell::default(),
         }
     }
+}
 
+impl Sights {
     /// As [`liveness`] and [`is_stopped`] together.
-    pub(crate) fn of(&self, process: &Process, host: &Host, here: &Host, local: bool) -> Sight {
+    pub fn of(&self, process: &Process, host: &Host, here: &Host, local: bool) -> Sight {
         if let Some(liveness) = out_of_sight(host, here, local) {
             return Sight {
                 liveness,
@@ -408,7 +405,7 @@ impl Sights {
 /// A handle on a recorded process that can be polled for its end, if it is that process and runs. It is
 /// opened first and compared afterwards, so no other process can get the number in between. `None` also
 /// where the system has no such handles.
-pub(crate) fn open(process: &Process, host: &Host, here: &Host, local: bool) -> Option<Descriptor> {
+pub fn open(process: &Process, host: &Host, here: &Host, local: bool) -> Option<Descriptor> {
     if liveness(process, host, here, local) != Liveness::Alive {
         return None;
     }
@@ -566,7 +563,7 @@ mod tests {
         };
         let mut elsewhere = here.clone();
         elsewhere.pid_namespace = Some(1);
-        let sights = Sights::new();
+        let sights = Sights::default();
         let seen = |process: &Process, host: &Host| {
             let sight = sights.of(process, host, here, true);
             (sight.liveness, sight.is_stopped)

@@ -25,7 +25,7 @@ pub enum Named {
 
 /// The owner of a configuration that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub enum Whose {
     /// The caller, or root.
     Ours,
     /// The user who became root by sudo.
@@ -35,7 +35,7 @@ pub(crate) enum Whose {
 }
 
 /// The owner of an opened file.
-pub(crate) fn whose(facts: &Facts) -> Whose {
+pub fn whose(facts: &Facts) -> Whose {
     if facts.is_ours() || facts.is_roots() {
         return Whose::Ours;
     }
@@ -94,7 +94,7 @@ pub enum Distrust {
 
 impl Distrust {
     /// What stands at a name, by the error of opening a file there and no link.
-    pub(crate) fn of_file(errno: Errno) -> Option<Self> {
+    pub fn of_file(errno: Errno) -> Option<Self> {
         match errno {
             Errno::LOOP => Some(Self::Link),
             Errno::NXIO | Errno::ISDIR => Some(Self::NoFile),
@@ -103,7 +103,7 @@ impl Distrust {
     }
 
     /// What stands at a name, by the error of opening a folder there and no link.
-    pub(crate) fn of_folder(errno: Errno) -> Option<Self> {
+    pub fn of_folder(errno: Errno) -> Option<Self> {
         matches!(errno, Errno::LOOP | Errno::NOTDIR).then_some(Self::NoFolder)
     }
 
@@ -151,10 +151,12 @@ impl Distrust {
 
 /// Why a folder was not opened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum OpenRefusal {
+pub enum OpenRefusal {
+    /// What was opened is not trusted.
     Distrust(Distrust),
     /// Nothing was there, and no folder could be made.
     Making(Errno),
+    /// The system opened nothing.
     Opening(Errno),
 }
 
@@ -172,21 +174,23 @@ impl From<Errno> for OpenRefusal {
 
 /// A file or a folder that was opened by its path.
 #[derive(Debug)]
-pub(crate) struct OpenPath {
-    pub(crate) fd: Descriptor,
-    pub(crate) facts: Facts,
+pub struct OpenPath {
+    /// What was opened.
+    pub fd: Descriptor,
+    /// What the system says of it.
+    pub facts: Facts,
     /// The link that leads there. Its owner decides where to.
-    pub(crate) link: Option<Facts>,
+    pub link: Option<Facts>,
 }
 
 impl OpenPath {
     /// Opens whatever stands at a path, for reading. A link there is followed if it is believed.
-    pub(crate) fn at(path: &Path, believes: impl Fn(&Facts) -> bool) -> Result<Self, OpenRefusal> {
+    pub fn at(path: &Path, believes: impl Fn(&Facts) -> bool) -> Result<Self, OpenRefusal> {
         Self::by(path, believes, |links| os::open_by_path(path, links))
     }
 
     /// Opens a folder. A link to it that no caller named counts as its owner's word.
-    pub(crate) fn folder(path: &Path, named: Named) -> Result<Self, OpenRefusal> {
+    pub fn folder(path: &Path, named: Named) -> Result<Self, OpenRefusal> {
         let is_named = named == Named::ByCaller;
         let believes = |link: &Facts| is_named || is_for_caller(link);
         Self::by(path, believes, |links| {
@@ -220,23 +224,23 @@ impl OpenPath {
 }
 
 /// A folder that was opened, and what the system said of it then.
-pub(crate) type OpenFolder = (Descriptor, Facts);
+pub type OpenFolder = (Descriptor, Facts);
 
 /// Opens a folder by its path.
-pub(crate) fn folder(path: &Path, named: Named) -> Result<OpenFolder, OpenRefusal> {
+pub fn folder(path: &Path, named: Named) -> Result<OpenFolder, OpenRefusal> {
     let OpenPath { fd, facts, .. } = OpenPath::folder(path, named)?;
     judged((fd, facts), named)
 }
 
 /// Opens a folder by its path, and never through a link.
-pub(crate) fn folder_itself(path: &Path, named: Named) -> Result<OpenFolder, OpenRefusal> {
+pub fn folder_itself(path: &Path, named: Named) -> Result<OpenFolder, OpenRefusal> {
     let fd = os::open_folder_itself(path)?;
     let facts = os::facts(&fd)?;
     judged((fd, facts), named)
 }
 
 /// Refuses an open folder in which another user may replace what the caller makes.
-pub(crate) fn judged(opened: OpenFolder, named: Named) -> Result<OpenFolder, OpenRefusal> {
+pub fn judged(opened: OpenFolder, named: Named) -> Result<OpenFolder, OpenRefusal> {
     let facts = &opened.1;
     if named == Named::ByNobody && !is_for_caller(facts) {
         Err(Distrust::Unnamed(facts.owner_text()).into())
@@ -248,10 +252,7 @@ pub(crate) fn judged(opened: OpenFolder, named: Named) -> Result<OpenFolder, Ope
 }
 
 /// Opens a folder inside of another one, never through a link.
-pub(crate) fn folder_in(
-    around: (&Descriptor, &Facts),
-    name: &str,
-) -> Result<OpenFolder, OpenRefusal> {
+pub fn folder_in(around: (&Descriptor, &Facts), name: &str) -> Result<OpenFolder, OpenRefusal> {
     let fd =
         os::open_folder_in(around.0, name).map_err(|errno| match Distrust::of_folder(errno) {
             Some(why) => OpenRefusal::from(why),
@@ -265,7 +266,7 @@ pub(crate) fn folder_in(
 
 /// Refuses a folder that another user may have prepared inside of one that the caller names. Its owner may replace what
 /// others make in it in any case; without the sticky bit every member of the group may.
-pub(crate) fn within(around: &Facts, inner: &Facts) -> Result<(), Distrust> {
+pub fn within(around: &Facts, inner: &Facts) -> Result<(), Distrust> {
     if inner.is_ours() || inner.is_roots() {
         Ok(())
     } else if around.all_may_write() {
@@ -278,7 +279,7 @@ pub(crate) fn within(around: &Facts, inner: &Facts) -> Result<(), Distrust> {
 }
 
 /// Refuses a file that is none, and another user's where all users may create files.
-pub(crate) fn record(facts: &Facts, all_may_create: bool) -> Result<(), Distrust> {
+pub fn record(facts: &Facts, all_may_create: bool) -> Result<(), Distrust> {
     if !facts.is_regular() {
         Err(Distrust::NoFile)
     } else if all_may_create && !facts.is_ours() {
@@ -289,7 +290,7 @@ pub(crate) fn record(facts: &Facts, all_may_create: bool) -> Result<(), Distrust
 }
 
 /// Refuses as [`record`], and a file with a second name: no other program gives one to a file of tenure's own.
-pub(crate) fn file(facts: &Facts, all_may_create: bool) -> Result<(), Distrust> {
+pub fn file(facts: &Facts, all_may_create: bool) -> Result<(), Distrust> {
     record(facts, all_may_create)?;
     match facts.names() {
         0 | 1 => Ok(()),
@@ -299,7 +300,7 @@ pub(crate) fn file(facts: &Facts, all_may_create: bool) -> Result<(), Distrust> 
 
 /// Refuses what is another user's. Root is no exception: a file that root made among another user's could not be changed by
 /// that user.
-pub(crate) fn ours(facts: &Facts) -> Result<(), Distrust> {
+pub fn ours(facts: &Facts) -> Result<(), Distrust> {
     facts.is_ours().then_some(()).ok_or(Distrust::Strangers)
 }
 
@@ -318,7 +319,7 @@ pub fn own(facts: &std::fs::Metadata) -> Result<(), Distrust> {
 
 /// Refuses to make something at a path that no caller named, where the nearest folder above it that is there belongs to
 /// another user. The error names that folder.
-pub(crate) fn above(path: &Path, named: Named) -> Result<(), (PathBuf, Distrust)> {
+pub fn above(path: &Path, named: Named) -> Result<(), (PathBuf, Distrust)> {
     let is_there = |above: &&Path| !above.as_os_str().is_empty() && above.is_dir();
     match path.ancestors().skip(1).find(is_there) {
         Some(above) if named == Named::ByNobody => {
@@ -340,12 +341,12 @@ fn is_for_caller(facts: &Facts) -> bool {
 }
 
 /// Whether every user may replace what another one has made in a folder.
-pub(crate) fn lets_anybody_replace(folder: &Facts) -> bool {
+pub fn lets_anybody_replace(folder: &Facts) -> bool {
     folder.all_may_write() && !folder.is_sticky()
 }
 
 /// Whether the members of a group may make files in a folder, and none may remove another one's.
-pub(crate) fn is_open_to_members(folder: &Facts) -> bool {
+pub fn is_open_to_members(folder: &Facts) -> bool {
     folder.sharing() == Sharing::Group && folder.is_sticky()
 }
 

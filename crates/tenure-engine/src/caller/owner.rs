@@ -3,10 +3,11 @@
 //! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock in its
 //! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
-use super::kin::{process_of, upwards};
-use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
 use crate::shell::{ends_with_its_command, is_shell};
 use tenure_core::{Liveness, Process};
+use tenure_os::process::{
+    Stat, arguments, name_of, parent_of_self, probe, process_of, stat, upwards,
+};
 
 /// The owner that was chosen, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,8 +267,8 @@ fn is_one_shot_of_windows(arguments: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::is_caller;
-    use crate::process::is_descendant_of;
+    use crate::caller::is_caller;
+    use tenure_os::process::is_descendant_of;
 
     #[test]
     fn one_shot_shells_of_windows_are_told_from_scripts_and_sessions() {
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn our_parent_is_an_ancestor_and_a_stranger_is_not() {
-        let me = super::super::Identity::current();
+        let me = tenure_os::process::Identity::current();
         if cfg!(windows) && parent_of_self() == 0 {
             // Started from outside of Wine, as its first process: there is no parent. A child of this test
             // has one, and `process::windows` asks for it.
@@ -353,7 +354,7 @@ mod tests {
                 && !is_caller(&stranger, &me.host, &me.host),
             "the same number with another start time is another process"
         );
-        let above = super::super::parent_of(parent.process.pid).filter(|pid| *pid != 0);
+        let above = tenure_os::process::parent_of(parent.process.pid).filter(|pid| *pid != 0);
         if let Some(above) = above.and_then(|pid| choose_owner(Some(pid)).ok()) {
             assert!(
                 !is_caller(&above.process, &me.host, &me.host),

@@ -50,7 +50,7 @@ pub enum Notice {
 /// What a file is opened for. None of them follows a link in the last part of the name, and none
 /// waits for the other end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Open {
+pub enum Open {
     /// Reading what is there.
     Read,
     /// Changing what is there.
@@ -71,7 +71,7 @@ pub(crate) enum Open {
     allow(dead_code, reason = "access lists are not looked at there")
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sharing {
+pub enum Sharing {
     /// For no other user.
     Owner,
     /// For the folder's group, to look at.
@@ -81,7 +81,7 @@ pub(crate) enum Sharing {
 }
 
 /// Repeats a call for as long as signal handlers interrupt it.
-pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
             Err(Errno::INTR) => {}
@@ -92,7 +92,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Re
 
 /// What a file can be watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WatchFor {
+pub enum WatchFor {
     /// Changes of its content, touches, and its removal.
     Changes,
     /// Touches and its removal.

@@ -31,13 +31,13 @@ fn call(file: BorrowedDescriptor<'_>, command: i32, range: &mut libc::flock) -> 
 ///
 /// rustix does not know this 0: its `getsid`, `getpgid` and `getpgrp` make a `Pid` of it without a look, which is
 /// undefined for a number that cannot be 0.
-pub(crate) fn session_of(pid: i32) -> Result<i32, Errno> {
+pub fn session_of(pid: i32) -> Result<i32, Errno> {
     // SAFETY: takes a number and touches no memory.
     answer(unsafe { libc::getsid(pid) })
 }
 
 /// The number of a process's group, as [`session_of`].
-pub(crate) fn group_of(pid: i32) -> Result<i32, Errno> {
+pub fn group_of(pid: i32) -> Result<i32, Errno> {
     // SAFETY: takes a number and touches no memory.
     answer(unsafe { libc::getpgid(pid) })
 }

@@ -12,11 +12,16 @@
 //! files that its user wants to commit, and those would silently stay out of every commit.
 
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
-use crate::repository::{IGNORE_FILE, work_tree};
 use crate::trust::{self, Named, OpenRefusal};
 #[cfg(unix)]
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What marks the root of a work tree: a folder, or in linked work trees and submodules a file.
+pub const GIT: &str = ".git";
+
+/// The file by which git is told what to leave alone in a folder.
+pub const IGNORE_FILE: &str = ".gitignore";
 
 /// How often a file is looked for and made by turns, before that is an error. Another process would have to
 /// remove it each time in between.
@@ -34,7 +39,7 @@ const TURNS_MAX: u32 = 64;
 /// For others it is made under a private name, given its rights, and renamed without replacing. Death before
 /// that leaves an empty file under a private name. If the file system has no such rename, the file is made under
 /// its own name. Death before it has its rights then leaves a file that its owner's next call mends.
-pub(crate) fn open_or_make(
+pub fn open_or_make(
     folder: impl AsDescriptor,
     name: &str,
     how: Open,
@@ -88,7 +93,7 @@ fn make_file(
 }
 
 /// A private name for what will get this one.
-pub(crate) fn new_name(name: &str) -> String {
+pub fn new_name(name: &str) -> String {
     let mut bytes = [0; 8];
     // Without randomness the name may be taken, which is an error as any other.
     let _ = os::random(&mut bytes);
@@ -98,7 +103,7 @@ pub(crate) fn new_name(name: &str) -> String {
 /// Makes a folder for this user alone, or for the group of the folder that is there. Parents that are missing are made as
 /// any program makes them, and never so that others may write in them: they are not tenure's. The error names the one
 /// that could not be made.
-pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
+pub fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     make_all(path, os::make_folder)
 }
 
@@ -125,7 +130,7 @@ fn make_all(path: &Path, make: fn(&Path) -> Result<(), Errno>) -> Result<(), (Pa
 /// Whether [`make_folder`] could make a folder that is not there, with those above it. The error names what
 /// prevents that. Nothing is made.
 #[cfg(unix)]
-pub(crate) fn could_make_folder(path: &Path) -> Result<(), (PathBuf, io::Error)> {
+pub fn could_make_folder(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     for folder in path.ancestors() {
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
@@ -188,7 +193,7 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
 /// A death before that leaves a folder with a private name, which git does not commit: it is empty, or
 /// ignores itself. If the file system has no rename that does not replace, a death between the two steps
 /// leaves the folder without the file.
-pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
+pub fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
             make_all(parent, os::make_parent)?;
@@ -207,7 +212,7 @@ pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
 
 /// Opens a folder of tenure's by its path. With `create`, makes it first ([`make_own_folder`]) where nothing is. `None` if it
 /// is not there and is not to be made. The error names what is refused.
-pub(crate) fn open_own_folder(
+pub fn open_own_folder(
     path: &Path,
     named: Named,
     create: bool,
@@ -226,7 +231,7 @@ pub(crate) fn open_own_folder(
 
 /// Opens a folder inside of another one. With `create`, makes it first ([`make_folder_in`]) where nothing is, and says so.
 /// `None` if it is not there and is not to be made.
-pub(crate) fn open_own_folder_in(
+pub fn open_own_folder_in(
     around: (&Descriptor, &Facts),
     name: &str,
     create: bool,
@@ -242,7 +247,7 @@ pub(crate) fn open_own_folder_in(
 }
 
 /// Makes such a folder in a folder that is open, and was opened by this path.
-pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> Result<(), Errno> {
+pub fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> Result<(), Errno> {
     if is_in_work_tree(at) {
         return make_ignored(folder, name);
     }
@@ -250,6 +255,21 @@ pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> 
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
     }
+}
+
+/// The root of the work tree in which a folder lies, by its path without links. `None` for git's own folder, of
+/// which git commits nothing.
+pub fn work_tree(folder: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    for folder in folder.ancestors() {
+        if folder.file_name().is_some_and(|name| name == GIT) {
+            return None;
+        }
+        if folder.join(GIT).symlink_metadata().is_ok() {
+            return Some(folder.to_owned());
+        }
+    }
+    None
 }
 
 /// Whether git looks at what lies in this folder, which exists.
@@ -319,7 +339,7 @@ fn withdraw(parent: &Descriptor, name: &str) {
 }
 
 /// Tells git to leave everything in a folder alone, unless it was told something already.
-pub(crate) fn ignore_all(folder: impl AsDescriptor) -> Result<(), Errno> {
+pub fn ignore_all(folder: impl AsDescriptor) -> Result<(), Errno> {
     match os::open_file(&folder, IGNORE_FILE, Open::New) {
         Ok(file) => os::facts(&folder)
             .and_then(|facts| os::share_new(&file, facts.sharing(), facts.owner_of_new()))

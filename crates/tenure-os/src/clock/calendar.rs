@@ -15,7 +15,7 @@ const DAYS_TO_EPOCH: u64 = 719_468;
 
 /// An instant of the calendar, to the second. Its text is RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Date {
+pub struct Date {
     year: u64,
     month: u64,
     day: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Date {
 
 impl Date {
     /// The instant so many seconds after the Unix epoch; `None` beyond the year 9999.
-    pub(crate) fn of_second(second: u64) -> Option<Self> {
+    pub fn of_second(second: u64) -> Option<Self> {
         if second > LAST {
             return None;
         }
@@ -70,7 +70,7 @@ impl Date {
     }
 
     /// `YYYY-MM-DD HH:MM:SS UTC`.
-    pub(crate) fn for_people(self) -> String {
+    pub fn for_people(self) -> String {
         let [year, month, day, hour, minute, second] = self.parts();
         format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
     }

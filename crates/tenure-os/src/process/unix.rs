@@ -13,7 +13,7 @@ use darwin as table;
 #[cfg(not(target_os = "macos"))]
 use proc as table;
 
-pub(super) use table::{Stat, arguments, name_of, stat};
+pub use table::{Stat, arguments, name_of, stat};
 pub use table::{children, group_is_alive};
 
 use crate::clock::{instant, since};
@@ -155,6 +155,6 @@ pub fn group_of(pid: Pid) -> Option<Pid> {
 }
 
 /// The process that started this one.
-pub(super) fn parent_of_self() -> u32 {
+pub fn parent_of_self() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
 }

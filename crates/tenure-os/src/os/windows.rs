@@ -59,41 +59,44 @@ pub use std::os::windows::io::BorrowedHandle as BorrowedDescriptor;
 pub use std::os::windows::io::AsHandle as AsDescriptor;
 
 /// Whether two files can change places in one step.
-pub(crate) const EXCHANGES: bool = false;
+pub const EXCHANGES: bool = false;
 
 /// Whether a file can be replaced while a process has it open. If it cannot, a caller waits until it is
 /// closed.
-pub(crate) const REPLACES_OPEN_FILES: bool = false;
+pub const REPLACES_OPEN_FILES: bool = false;
 
 /// Whether a folder that a process has open can get another name, or another folder its name.
-pub(crate) const FOLDERS_MOVE: bool = false;
+pub const FOLDERS_MOVE: bool = false;
 
 /// The root folder of this process. No process gets another one here.
 #[allow(dead_code, reason = "one surface with what Unix has")]
 #[derive(Debug)]
-pub(crate) struct Root;
+pub struct Root;
 
 impl Root {
-    pub(crate) fn present() -> Option<Self> {
+    /// The present one: none is kept.
+    pub fn present() -> Option<Self> {
         None
     }
 
+    /// Whether this process has another one now.
     #[allow(clippy::unused_self, reason = "one surface with what Unix does")]
-    pub(crate) fn is_left(&self) -> bool {
+    pub fn is_left(&self) -> bool {
         false
     }
 
+    /// Looks at what a path leads to.
     #[allow(clippy::unused_self, reason = "one surface with what Unix does")]
-    pub(crate) fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
+    pub fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
         facts_of(path)
     }
 }
 
 /// Whether what is open tells how many names are left to it, also when the last one was removed.
-pub(crate) const COUNTS_NAMES: bool = false;
+pub const COUNTS_NAMES: bool = false;
 
 /// Whether files can be watched.
-pub(crate) const WATCHES: bool = false;
+pub const WATCHES: bool = false;
 
 /// How long a caller waits for a file that another process has open without sharing it, in milliseconds.
 const PATIENCE_MS: u64 = 1_000;
@@ -113,31 +116,47 @@ pub fn borrow(descriptor: &impl AsHandle) -> BorrowedDescriptor<'_> {
 pub struct Errno(u32);
 
 impl Errno {
-    pub(crate) const NOENT: Self = Self(ERROR_FILE_NOT_FOUND);
-    pub(crate) const EXIST: Self = Self(ERROR_ALREADY_EXISTS);
-    pub(crate) const ACCESS: Self = Self(ERROR_ACCESS_DENIED);
-    pub(crate) const PERM: Self = Self(ERROR_PRIVILEGE_NOT_HELD);
-    pub(crate) const ROFS: Self = Self(ERROR_WRITE_PROTECT);
-    pub(crate) const NOLCK: Self = Self(ERROR_SHARING_BUFFER_EXCEEDED);
-    pub(crate) const NOTSUP: Self = Self(ERROR_NOT_SUPPORTED);
-    pub(crate) const NOSYS: Self = Self(ERROR_INVALID_FUNCTION);
-    pub(crate) const LOOP: Self = Self(ERROR_CANT_RESOLVE_FILENAME);
-    pub(crate) const NOTDIR: Self = Self(ERROR_DIRECTORY);
-    pub(crate) const ISDIR: Self = Self(ERROR_DIRECTORY_NOT_SUPPORTED);
-    pub(crate) const NOSPC: Self = Self(ERROR_DISK_FULL);
-    pub(crate) const AGAIN: Self = Self(ERROR_RETRY);
-    pub(crate) const INVAL: Self = Self(ERROR_INVALID_PARAMETER);
-    pub(crate) const IO: Self = Self(ERROR_IO_DEVICE);
+    /// `ENOENT` of POSIX.
+    pub const NOENT: Self = Self(ERROR_FILE_NOT_FOUND);
+    /// `EEXIST` of POSIX.
+    pub const EXIST: Self = Self(ERROR_ALREADY_EXISTS);
+    /// `EACCES` of POSIX.
+    pub const ACCESS: Self = Self(ERROR_ACCESS_DENIED);
+    /// `EPERM` of POSIX.
+    pub const PERM: Self = Self(ERROR_PRIVILEGE_NOT_HELD);
+    /// `EROFS` of POSIX.
+    pub const ROFS: Self = Self(ERROR_WRITE_PROTECT);
+    /// `ENOLCK` of POSIX.
+    pub const NOLCK: Self = Self(ERROR_SHARING_BUFFER_EXCEEDED);
+    /// `ENOTSUP` of POSIX.
+    pub const NOTSUP: Self = Self(ERROR_NOT_SUPPORTED);
+    /// `ENOSYS` of POSIX.
+    pub const NOSYS: Self = Self(ERROR_INVALID_FUNCTION);
+    /// `ELOOP` of POSIX.
+    pub const LOOP: Self = Self(ERROR_CANT_RESOLVE_FILENAME);
+    /// `ENOTDIR` of POSIX.
+    pub const NOTDIR: Self = Self(ERROR_DIRECTORY);
+    /// `EISDIR` of POSIX.
+    pub const ISDIR: Self = Self(ERROR_DIRECTORY_NOT_SUPPORTED);
+    /// `ENOSPC` of POSIX.
+    pub const NOSPC: Self = Self(ERROR_DISK_FULL);
+    /// `EAGAIN` of POSIX.
+    pub const AGAIN: Self = Self(ERROR_RETRY);
+    /// `EINVAL` of POSIX.
+    pub const INVAL: Self = Self(ERROR_INVALID_PARAMETER);
+    /// `EIO` of POSIX.
+    pub const IO: Self = Self(ERROR_IO_DEVICE);
     /// A file that is removed as soon as the last process that has it open closes it.
     pub(crate) const GOING: Self = Self(ERROR_DELETE_PENDING);
     /// The end of a list.
     pub(crate) const NO_MORE: Self = Self(ERROR_NO_MORE_FILES);
-    /// Never answered by this system, which has no such thing; the numbers are an application's own.
+    /// `EINTR` of POSIX. Never answered by this system, which has no such thing; the number is an application's own.
     pub const INTR: Self = Self(0x2000_0001);
-    pub(crate) const NXIO: Self = Self(0x2000_0002);
+    /// `ENXIO` of POSIX. Never answered either.
+    pub const NXIO: Self = Self(0x2000_0002);
 
     /// The error with this number.
-    pub(crate) fn of(code: u32) -> Self {
+    pub fn of(code: u32) -> Self {
         Self(match code {
             ERROR_PATH_NOT_FOUND => ERROR_FILE_NOT_FOUND,
             ERROR_FILE_EXISTS => ERROR_ALREADY_EXISTS,
@@ -147,7 +166,7 @@ impl Errno {
     }
 
     /// The error with this number, as std has it.
-    pub(crate) fn from_raw_os_error(code: i32) -> Self {
+    pub fn from_raw_os_error(code: i32) -> Self {
         Self::of(code.cast_unsigned())
     }
 
@@ -197,7 +216,7 @@ fn patiently<T>(
 }
 
 /// The number of this process's user: here users have none.
-pub(crate) fn our_number() -> u32 {
+pub fn our_number() -> u32 {
     0
 }
 
@@ -206,12 +225,12 @@ const EPOCH: u64 = 116_444_736_000_000_000;
 
 /// What the system says of an open file or folder.
 #[derive(Debug)]
-pub(crate) struct Facts(Information);
+pub struct Facts(Information);
 
 impl Facts {
     /// The file's number: the same as long as a file lives, whatever its name. Files are only compared
     /// within one volume, so the volume has no part in it.
-    pub(crate) fn inode(&self) -> (u64, u64) {
+    pub fn inode(&self) -> (u64, u64) {
         (0, self.0.number)
     }
 
@@ -224,12 +243,12 @@ impl Facts {
     }
 
     /// Whether it is a file with content of its own.
-    pub(crate) fn is_regular(&self) -> bool {
+    pub fn is_regular(&self) -> bool {
         !self.is_folder() && !self.is_link()
     }
 
     /// How many names it has; 0 once it was removed.
-    pub(crate) fn names(&self) -> u64 {
+    pub fn names(&self) -> u64 {
         if self.0.is_going {
             0
         } else {
@@ -239,31 +258,31 @@ impl Facts {
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         true
     }
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn is_roots(&self) -> bool {
+    pub fn is_roots(&self) -> bool {
         false
     }
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn owner_of_new(&self) -> Option<u32> {
+    pub fn owner_of_new(&self) -> Option<u32> {
         None
     }
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn is_of(&self, _: u32) -> bool {
+    pub fn is_of(&self, _: u32) -> bool {
         false
     }
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn owner_text(&self) -> String {
+    pub fn owner_text(&self) -> String {
         "another user".to_owned()
     }
 
@@ -274,67 +293,67 @@ impl Facts {
     }
 
     /// How many bytes it has.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.0.size
     }
 
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn all_may_write(&self) -> bool {
+    pub fn all_may_write(&self) -> bool {
         false
     }
 
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn others_may_write(&self) -> bool {
+    pub fn others_may_write(&self) -> bool {
         false
     }
 
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn others_may_look(&self) -> bool {
+    pub fn others_may_look(&self) -> bool {
         false
     }
 
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn all_may_look(&self) -> bool {
+    pub fn all_may_look(&self) -> bool {
         false
     }
 
     /// Always false: this system has no such folders.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn is_sticky(&self) -> bool {
+    pub fn is_sticky(&self) -> bool {
         false
     }
 
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn sharing(&self) -> Sharing {
+    pub fn sharing(&self) -> Sharing {
         Sharing::Owner
     }
 
     /// Nothing takes rights from the user that makes a file.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn is_shared(&self, _: Sharing) -> bool {
+    pub fn is_shared(&self, _: Sharing) -> bool {
         true
     }
 }
 
 /// Looks at what is open.
-pub(crate) fn facts(file: impl AsHandle) -> Result<Facts, Errno> {
+pub fn facts(file: impl AsHandle) -> Result<Facts, Errno> {
     raw::information(file.as_handle()).map(Facts)
 }
 
 /// Looks at what is open, and when it was written last, in milliseconds since the epoch.
-pub(crate) fn facts_and_time(file: impl AsHandle) -> Result<(Facts, u64), Errno> {
+pub fn facts_and_time(file: impl AsHandle) -> Result<(Facts, u64), Errno> {
     let facts = facts(file)?;
     let modified_ms = facts.0.written.saturating_sub(EPOCH) / 10_000;
     Ok((facts, modified_ms))
 }
 
 /// Looks at what a path leads to, through links.
-pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
+pub fn facts_of(path: &Path) -> Result<Facts, Errno> {
     facts(&open_folder(path)?)
 }
 
@@ -357,7 +376,7 @@ fn open_with(folder: impl AsHandle, name: &Path, how: How) -> Result<Descriptor,
 }
 
 /// Looks at what a name leads to, itself and not what a link points at.
-pub(crate) fn facts_at(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<Facts, Errno> {
+pub fn facts_at(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<Facts, Errno> {
     let how = How {
         access: FILE_READ_ATTRIBUTES | SYNCHRONIZE,
         disposition: FILE_OPEN,
@@ -374,7 +393,7 @@ pub(crate) fn facts_at(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<
 const FOLDER_ACCESS: u32 = FILE_LIST_DIRECTORY | FILE_TRAVERSE | FILE_READ_ATTRIBUTES | SYNCHRONIZE;
 
 /// Opens a folder by its path.
-pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
+pub fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     let opened = open_either(path, OpenOptions::new().access_mode(FOLDER_ACCESS))?;
     if facts(&opened)?.is_folder() {
         Ok(opened)
@@ -395,12 +414,12 @@ pub(crate) fn link_at(_: &Path) -> Result<Option<Facts>, Errno> {
 }
 
 /// Whether this process is root; this system has no root.
-pub(crate) fn is_root() -> bool {
+pub fn is_root() -> bool {
     false
 }
 
 /// Opens a file for reading by its path.
-pub(crate) fn open_by_path(path: &Path, _: bool) -> Result<Descriptor, Errno> {
+pub fn open_by_path(path: &Path, _: bool) -> Result<Descriptor, Errno> {
     open_either(path, OpenOptions::new().read(true))
 }
 
@@ -413,7 +432,7 @@ fn open_either(path: &Path, how: &mut OpenOptions) -> Result<Descriptor, Errno> 
 }
 
 /// Opens a folder inside of another, and not through a link.
-pub(crate) fn open_folder_in(folder: impl AsHandle, name: &str) -> Result<Descriptor, Errno> {
+pub fn open_folder_in(folder: impl AsHandle, name: &str) -> Result<Descriptor, Errno> {
     let how = How {
         access: FOLDER_ACCESS,
         disposition: FILE_OPEN,
@@ -432,7 +451,7 @@ pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
 }
 
 /// Makes a folder, with the rights that the one around it gives.
-pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
+pub fn make_folder(path: &Path) -> Result<(), Errno> {
     std::fs::create_dir(path).map_err(|error| Errno::of_io(&error))
 }
 
@@ -447,7 +466,7 @@ pub(crate) fn make_folder_in(folder: impl AsHandle, name: &str) -> Result<(), Er
 }
 
 /// Opens a file in a folder.
-pub(crate) fn open_file(
+pub fn open_file(
     folder: impl AsHandle,
     name: impl AsRef<Path>,
     how: Open,
@@ -491,7 +510,7 @@ pub(crate) fn open_file(
 
 /// Opens a file again, under an open file of its own, for reading or for changing. A copy of the
 /// handle would share its locks.
-pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
+pub fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
     let access = if changes {
         FILE_GENERIC_READ | FILE_GENERIC_WRITE
     } else {
@@ -501,19 +520,19 @@ pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<
 }
 
 /// Handles have no order.
-pub(crate) fn moved_above(descriptor: Descriptor, _: i32) -> Descriptor {
+pub fn moved_above(descriptor: Descriptor, _: i32) -> Descriptor {
     descriptor
 }
 
 /// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-pub(crate) fn keep_to_owner(_: impl AsHandle) -> Result<(), Errno> {
+pub fn keep_to_owner(_: impl AsHandle) -> Result<(), Errno> {
     Ok(())
 }
 
 /// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-pub(crate) fn share(_: impl AsHandle, _: Sharing) -> Result<(), Errno> {
+pub fn share(_: impl AsHandle, _: Sharing) -> Result<(), Errno> {
     Ok(())
 }
 
@@ -525,13 +544,13 @@ pub(crate) fn share_folder(_: impl AsHandle, _: &Facts) -> Result<(), Errno> {
 
 /// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-pub(crate) fn share_within(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
+pub fn share_within(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
     Ok(())
 }
 
 /// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-pub(crate) fn share_new(_: impl AsHandle, _: Sharing, _: Option<u32>) -> Result<(), Errno> {
+pub fn share_new(_: impl AsHandle, _: Sharing, _: Option<u32>) -> Result<(), Errno> {
     Ok(())
 }
 
@@ -539,7 +558,7 @@ pub(crate) fn share_new(_: impl AsHandle, _: Sharing, _: Option<u32>) -> Result<
 pub(crate) fn give_folder(_: u32, _: &Descriptor) {}
 
 /// Shows the first `N` bytes of a file, or as many as it has.
-pub(crate) fn with_start<const N: usize, R>(
+pub fn with_start<const N: usize, R>(
     file: impl AsHandle,
     look: impl FnOnce(&[u8]) -> R,
 ) -> Result<R, Errno> {
@@ -549,22 +568,22 @@ pub(crate) fn with_start<const N: usize, R>(
 }
 
 /// Reads from an offset on.
-pub(crate) fn read_at(file: impl AsHandle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub fn read_at(file: impl AsHandle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     raw::read(file.as_handle(), buffer, Some(offset))
 }
 
 /// Reads on from where the file stands.
-pub(crate) fn read(file: impl AsHandle, buffer: &mut [u8]) -> Result<usize, Errno> {
+pub fn read(file: impl AsHandle, buffer: &mut [u8]) -> Result<usize, Errno> {
     raw::read(file.as_handle(), buffer, None)
 }
 
 /// Writes from an offset on.
-pub(crate) fn write_at(file: impl AsHandle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
+pub fn write_at(file: impl AsHandle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
     raw::write(file.as_handle(), bytes, Some(offset))
 }
 
 /// Writes bytes that lie apart. The system takes those that come first, and the caller asks again.
-pub(crate) fn write_parts_at(
+pub fn write_parts_at(
     file: impl AsHandle,
     parts: &[io::IoSlice<'_>],
     offset: u64,
@@ -574,7 +593,7 @@ pub(crate) fn write_parts_at(
 }
 
 /// Writes where the file stands: at its end, if it was opened for appending.
-pub(crate) fn write(file: impl AsHandle, bytes: &[u8]) -> Result<usize, Errno> {
+pub fn write(file: impl AsHandle, bytes: &[u8]) -> Result<usize, Errno> {
     raw::write(file.as_handle(), bytes, None)
 }
 
@@ -584,7 +603,7 @@ pub fn write_stdout(bytes: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Cuts a file to a length.
-pub(crate) fn cut(file: impl AsHandle, length: u64) -> Result<(), Errno> {
+pub fn cut(file: impl AsHandle, length: u64) -> Result<(), Errno> {
     raw::set_length(file.as_handle(), length)
 }
 
@@ -594,14 +613,14 @@ pub fn touch(file: impl AsHandle) -> Result<(), Errno> {
 }
 
 /// Waits until the content of a file is on the disk.
-pub(crate) fn sync(file: impl AsHandle) -> Result<(), Errno> {
+pub fn sync(file: impl AsHandle) -> Result<(), Errno> {
     raw::flush(file.as_handle())
 }
 
 /// Waits until the names in a folder are on the disk, if the system can be asked for that. NTFS writes them
 /// to its journal in the order in which they were made. If the system cannot be asked, that journal has to
 /// do.
-pub(crate) fn sync_folder(folder: impl AsHandle) -> Result<(), Errno> {
+pub fn sync_folder(folder: impl AsHandle) -> Result<(), Errno> {
     let flushed = raw::reopen(folder.as_handle(), FILE_GENERIC_READ | FILE_GENERIC_WRITE)
         .and_then(|opened| raw::flush(opened.as_handle()));
     match flushed {
@@ -637,7 +656,7 @@ fn open_to_rename(folder: BorrowedDescriptor<'_>, name: &Path) -> Result<Descrip
 
 /// Removes a file. Its name is free when this returns, even if other processes still have the file open. If
 /// the system cannot do that, the file is renamed first.
-pub(crate) fn remove(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<(), Errno> {
+pub fn remove(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<(), Errno> {
     let folder = folder.as_handle();
     let file = open_to_rename(folder, name.as_ref())?;
     match raw::remove(file.as_handle(), Removal::Posix) {
@@ -664,7 +683,7 @@ pub(crate) fn remove_folder(folder: impl AsHandle, name: &str) -> Result<(), Err
 }
 
 /// Gives a file another name, in place of any file that has it.
-pub(crate) fn rename(
+pub fn rename(
     from_folder: impl AsHandle,
     from: impl AsRef<Path>,
     to_folder: impl AsHandle,
@@ -686,7 +705,7 @@ pub(crate) fn rename(
 }
 
 /// Gives a file another name, if nothing has it.
-pub(crate) fn rename_new(
+pub fn rename_new(
     from_folder: impl AsHandle,
     from: impl AsRef<Path>,
     to_folder: impl AsHandle,
@@ -701,7 +720,7 @@ pub(crate) fn rename_new(
 }
 
 /// Cannot be done here: see [`EXCHANGES`].
-pub(crate) fn exchange(
+pub fn exchange(
     _: impl AsHandle,
     _: impl AsRef<Path>,
     _: impl AsHandle,
@@ -711,7 +730,7 @@ pub(crate) fn exchange(
 }
 
 /// Not needed here: a rename that does not replace is known to every file system.
-pub(crate) fn link(
+pub fn link(
     _: impl AsHandle,
     _: impl AsRef<Path>,
     _: impl AsHandle,
@@ -721,12 +740,12 @@ pub(crate) fn link(
 }
 
 /// Shows every name in a folder.
-pub(crate) fn each_name(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+pub fn each_name(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     each_item(folder, &mut |name, _| each(name))
 }
 
 /// Shows every name in a folder but those of folders.
-pub(crate) fn each_file(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
+pub fn each_file(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     each_item(folder, &mut |name, is_folder| {
         if !is_folder {
             each(name);
@@ -783,17 +802,17 @@ pub(crate) fn wide_text(bytes: &[u8]) -> String {
 const WHOLE: i64 = 1 << 62;
 
 /// Locks a whole file against others who do so, if that is possible at once.
-pub(crate) fn try_lock_file(file: impl AsHandle) -> Result<bool, Errno> {
+pub fn try_lock_file(file: impl AsHandle) -> Result<bool, Errno> {
     raw::try_lock(file.as_handle(), WHOLE, 1, true)
 }
 
 /// Lets go of it.
-pub(crate) fn unlock_file(file: impl AsHandle) -> Result<(), Errno> {
+pub fn unlock_file(file: impl AsHandle) -> Result<(), Errno> {
     raw::unlock(file.as_handle(), WHOLE, 1)
 }
 
 /// Takes a byte if that is possible at once. False if another open file has it.
-pub(crate) fn try_lock_byte(
+pub fn try_lock_byte(
     file: BorrowedDescriptor<'_>,
     byte: i64,
     exclusive: bool,
@@ -802,38 +821,34 @@ pub(crate) fn try_lock_byte(
 }
 
 /// Takes a byte, sleeping in the kernel for as long as another open file has it.
-pub(crate) fn lock_byte(
-    file: BorrowedDescriptor<'_>,
-    byte: i64,
-    exclusive: bool,
-) -> Result<(), Errno> {
+pub fn lock_byte(file: BorrowedDescriptor<'_>, byte: i64, exclusive: bool) -> Result<(), Errno> {
     raw::lock(file, byte, 1, exclusive)
 }
 
 /// Lets go of a byte. Letting go of one that is not held is no error.
-pub(crate) fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(), Errno> {
+pub fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(), Errno> {
     raw::unlock(file, byte, 1)
 }
 
 /// Takes two neighbouring bytes in one step: not possible here, where each is let go as it was taken.
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
-pub(crate) fn try_lock_both(_: BorrowedDescriptor<'_>, _: i64) -> Result<bool, Errno> {
+pub fn try_lock_both(_: BorrowedDescriptor<'_>, _: i64) -> Result<bool, Errno> {
     Ok(false)
 }
 
 /// Lets go of the second of them, the only one that can be held.
-pub(crate) fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
+pub fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(), Errno> {
     unlock_byte(file, second)
 }
 
 /// Lets go of the guard, the only byte here that is on the same open file as others could be. `first` lies
 /// one before it.
-pub(crate) fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
+pub fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
     unlock_both(file, first + 1)
 }
 
 /// Whether another open file has the byte in any way. Takes it for an instant.
-pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+pub fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
     let taken = try_lock_byte(file, byte, true)?;
     if taken {
         unlock_byte(file, byte)?;
@@ -843,12 +858,12 @@ pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<
 
 /// Whether another open file has the byte exclusively. Takes it shared for an instant, because there is
 /// no other way to look; this open file itself must not have it.
-pub(crate) fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+pub fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
     look(file, byte, 1)
 }
 
 /// Whether another open file has any byte from this one on.
-pub(crate) fn is_any_locked_from(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
+pub fn is_any_locked_from(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
     look(file, byte, i64::MAX.abs_diff(byte))
 }
 
@@ -861,7 +876,7 @@ fn look(file: BorrowedDescriptor<'_>, first: i64, count: u64) -> Result<bool, Er
 }
 
 /// Waits until one of the descriptors is signalled, at most for `time`. True if one is.
-pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
+pub fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
     /// How long each part is waited for, if there are more descriptors than one call can wait for.
     const PART: Duration = Duration::from_millis(50);
 
@@ -879,7 +894,7 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
 }
 
 /// A descriptor that can be read once so much time has passed: there is none.
-pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
+pub fn alarm(_: Duration) -> Option<Descriptor> {
     None
 }
 
@@ -942,42 +957,50 @@ impl Bell {
 
 /// Nothing can be watched here, so a caller looks again after a pause.
 #[derive(Debug)]
-pub(crate) struct Watch(Infallible);
+pub struct Watch(Infallible);
 
 impl Watch {
-    pub(crate) fn new() -> Result<Self, Errno> {
+    /// Makes no watch here.
+    ///
+    /// # Errors
+    /// - Always: the system has none.
+    pub fn new() -> Result<Self, Errno> {
         Err(Errno(ERROR_CALL_NOT_IMPLEMENTED))
     }
 
-    pub(crate) fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
+    /// Would watch a file.
+    pub fn add(&self, _: &Path, _: WatchFor) -> Result<(), Errno> {
         match self.0 {}
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedDescriptor<'_> {
+    /// Descriptor that would be polled.
+    pub fn descriptor(&self) -> BorrowedDescriptor<'_> {
         match self.0 {}
     }
 
-    pub(crate) fn settle(&self) {
+    /// Would take in all that it has to tell.
+    pub fn settle(&self) {
         match self.0 {}
     }
 
-    pub(crate) fn into_descriptor(self) -> Descriptor {
+    /// Descriptor for a caller that would poll it itself.
+    pub fn into_descriptor(self) -> Descriptor {
         match self.0 {}
     }
 }
 
 /// Random bytes of the system's.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(raw::random(bytes)?)
 }
 
 /// No folder is found to be shared here, so no user needs a file name of its own.
-pub(crate) fn user_number() -> u32 {
+pub fn user_number() -> u32 {
     0
 }
 
 /// The kind of file system if other machines, or another program, stand behind it.
-pub(crate) fn remote_kind_of(file: impl AsHandle) -> Result<Option<&'static str>, Errno> {
+pub fn remote_kind_of(file: impl AsHandle) -> Result<Option<&'static str>, Errno> {
     /// `FILE_REMOTE_DEVICE`, and the type of a device that is a network file system.
     const REMOTE: u32 = 0x10;
     const NETWORK: u32 = 0x14;
@@ -987,6 +1010,6 @@ pub(crate) fn remote_kind_of(file: impl AsHandle) -> Result<Option<&'static str>
 }
 
 /// A system error in the system's own words; errors have no names here that people use.
-pub(crate) fn error_text(error: &io::Error) -> String {
+pub fn error_text(error: &io::Error) -> String {
     error.to_string()
 }

@@ -24,7 +24,7 @@ names! {
 }
 
 /// A system error by its name, and in the system's words: `EACCES: permission denied`.
-pub(crate) fn error_text(error: &io::Error) -> String {
+pub fn error_text(error: &io::Error) -> String {
     let Some(number) = error.raw_os_error() else {
         return error.to_string();
     };

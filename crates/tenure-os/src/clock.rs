@@ -14,7 +14,7 @@ mod shift;
 #[doc(hidden)]
 pub mod stepped;
 
-pub(crate) use calendar::Date;
+pub use calendar::Date;
 #[cfg(target_os = "linux")]
 pub(crate) use shift::{Shift, TICK_NANOS, shift};
 
@@ -79,7 +79,7 @@ pub fn since(began: Instant) -> Duration {
 }
 
 /// How long it is until an instant, by the same clock; `None` once it has come.
-pub(crate) fn rest_until(until: Instant) -> Option<Duration> {
+pub fn rest_until(until: Instant) -> Option<Duration> {
     let rest = until.saturating_duration_since(instant());
     (!rest.is_zero()).then_some(rest)
 }
@@ -97,7 +97,7 @@ pub fn timestamp() -> String {
 }
 
 /// When the kernel says that a file was written, by the clock that records are compared with.
-pub(crate) fn written_ms(real_ms: u64) -> u64 {
+pub fn written_ms(real_ms: u64) -> u64 {
     #[cfg(feature = "testing-clock")]
     let real_ms = stepped::written_ms(real_ms);
     real_ms
@@ -219,14 +219,14 @@ mod tests {
                 "tenure-cli/src/command/agent/ask.rs",
                 "a bound for an answer",
             ),
-            ("tenure-engine/src/clock.rs", "`nap` itself"),
+            ("tenure-os/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
                 "a promise of the suite is a test",
             ),
-            ("tenure-engine/src/os/windows.rs", "parts of 50 ms"),
+            ("tenure-os/src/os/windows.rs", "parts of 50 ms"),
             (
-                "tenure-engine/src/os/windows/raw.rs",
+                "tenure-os/src/os/windows/raw.rs",
                 "the process is ended meanwhile",
             ),
             (
@@ -287,7 +287,13 @@ mod tests {
         ];
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = Vec::new();
-        for name in ["tenure-core", "tenure-engine", "tenure", "tenure-cli"] {
+        for name in [
+            "tenure-core",
+            "tenure-os",
+            "tenure-engine",
+            "tenure",
+            "tenure-cli",
+        ] {
             sources(&crates.join(name).join("src"), &mut files);
         }
         let sleeps = |path: &Path| {

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, FromRawFd};
 
 /// The descriptor of this number, if it is this file (device and number). The caller was told that it is left for it, so
 /// nothing else in this program has it.
-pub(crate) fn given(number: i32, inode: (u64, u64)) -> Option<Descriptor> {
+pub fn given(number: i32, inode: (u64, u64)) -> Option<Descriptor> {
     if number < 0 {
         return None;
     }

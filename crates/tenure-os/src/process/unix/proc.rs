@@ -54,9 +54,10 @@ fn read_small<'a>(path: &str, buffer: &'a mut [u8; SMALL_BYTES]) -> Option<&'a [
 
 /// What the kernel shows of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::process) struct Stat {
+pub struct Stat {
     state: u8,
-    pub(in crate::process) parent: u32,
+    /// Number of its parent.
+    pub parent: u32,
     group: u32,
     flags: u64,
     threads: u64,
@@ -66,7 +67,7 @@ pub(in crate::process) struct Stat {
 impl Stat {
     /// When it started, in clock ticks since the machine's boot, whatever time namespace this process is
     /// in. `None` if that cannot be told from here.
-    pub(in crate::process) fn started(&self) -> Option<u64> {
+    pub fn started(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         return crate::clock::shift().unshifted_ticks(self.started);
         #[cfg(not(target_os = "linux"))]
@@ -75,25 +76,25 @@ impl Stat {
 
     /// Whether it is a copy of its parent that has not become a program of its own (the kernel's
     /// `PF_FORKNOEXEC`).
-    pub(in crate::process) fn is_copy(&self) -> bool {
+    pub fn is_copy(&self) -> bool {
         self.flags & 0x40 != 0
     }
 
     /// Whether a signal has stopped it (`T`). One that a debugger holds (`t`) goes on in a moment.
-    pub(in crate::process) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.state == b'T'
     }
 
     /// Whether it has ended and waits to be collected. A process whose first thread has ended while others
     /// go on looks the same, except for the number of its threads.
-    pub(in crate::process) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }
 
 /// Reads `/proc/PID/stat`. The command name in it may contain anything, so fields are counted
 /// from the last closing parenthesis.
-pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
+pub fn stat(pid: u32) -> Option<Stat> {
     if pid == std::process::id() {
         return own_stat(pid);
     }
@@ -195,7 +196,7 @@ fn all() -> impl Iterator<Item = u32> {
 }
 
 /// What a process was started with, its own name first.
-pub(in crate::process) fn arguments(pid: u32) -> Vec<String> {
+pub fn arguments(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     if bytes.is_empty() {
         return Vec::new();
@@ -208,7 +209,7 @@ pub(in crate::process) fn arguments(pid: u32) -> Vec<String> {
 }
 
 /// What a process calls itself, for people.
-pub(in crate::process) fn name_of(pid: u32) -> String {
+pub fn name_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm"))
         .map(|comm| comm.trim().to_owned())
         .unwrap_or_default()

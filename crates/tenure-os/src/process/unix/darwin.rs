@@ -29,8 +29,9 @@ pub(super) fn pid_namespace() -> Option<u64> {
 
 /// What the kernel shows of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::process) struct Stat {
-    pub(in crate::process) parent: u32,
+pub struct Stat {
+    /// Number of its parent.
+    pub parent: u32,
     started: u64,
     is_copy: bool,
     has_ended: bool,
@@ -39,29 +40,29 @@ pub(in crate::process) struct Stat {
 impl Stat {
     /// When it started.
     #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-    pub(in crate::process) fn started(&self) -> Option<u64> {
+    pub fn started(&self) -> Option<u64> {
         Some(self.started)
     }
 
     /// Whether it is a copy of its parent that has not become a program of its own.
-    pub(in crate::process) fn is_copy(&self) -> bool {
+    pub fn is_copy(&self) -> bool {
         self.is_copy
     }
 
     /// Whether a signal has stopped it. This is not asked here yet, so no process counts as stopped.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(in crate::process) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         false
     }
 
     /// Whether it has ended and waits to be collected.
-    pub(in crate::process) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 }
 
 /// What the kernel shows of one process. Nothing if there is none, or if it is another user's.
-pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
+pub fn stat(pid: u32) -> Option<Stat> {
     let shown = darwin::process(pid).ok()?;
     Some(Stat {
         parent: shown.parent,
@@ -101,13 +102,13 @@ pub fn children() -> Vec<u32> {
 }
 
 /// What a process was started with, its own name first; nothing of another user's.
-pub(in crate::process) fn arguments(pid: u32) -> Vec<String> {
+pub fn arguments(pid: u32) -> Vec<String> {
     let block = darwin::arguments(pid).unwrap_or_default();
     arguments_in(&block).unwrap_or_default()
 }
 
 /// What a process calls itself, for people.
-pub(in crate::process) fn name_of(pid: u32) -> String {
+pub fn name_of(pid: u32) -> String {
     let arguments = arguments(pid);
     let program = arguments.first().map(String::as_str).unwrap_or_default();
     program.rsplit('/').next().unwrap_or(program).to_owned()

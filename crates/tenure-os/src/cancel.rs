@@ -53,7 +53,7 @@ impl Cancel {
 
     /// Calls `ring` when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: a cancellation
     /// before this call does not ring.
-    pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+    pub fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
         // Bells that are gone are looked for only where the list would grow: thousands may hear one.

@@ -20,7 +20,7 @@ struct MountLine {
 }
 
 /// What is mounted where a folder is; `None` where the system does not tell.
-pub(crate) fn mount_of(folder: impl AsFd) -> Option<Mount> {
+pub fn mount_of(folder: impl AsFd) -> Option<Mount> {
     let number = folder.as_fd().as_raw_fd();
     // By the mount itself: two mounts may have one device, and one mount several (btrfs).
     let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
