@@ -2,6 +2,11 @@
 //! summary and paths, the last part after the steps of the job, the signals of a cancelled job to the process that the
 //! runner has started. The runner's process of a job is a shell of the name that the runner's has.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test removes files of its own, which no store has"
+)]
+
 use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -104,12 +109,12 @@ impl<'a> Job<'a> {
 
     /// The job ends: the last part of the action runs with what the first one kept.
     fn ends(self) -> Answer {
-        let mut kept = String::new();
-        for (name, value) in values(&self.scene.path("state")) {
+        let kept = values(&self.scene.path("state"));
+        let kept = kept.into_iter().map(|(name, value)| {
             assert!(!value.contains('\''), "{value}");
-            kept += &format!("export STATE_{name}='{value}'\n");
-        }
-        self.scene.write("kept", &kept);
+            format!("export STATE_{name}='{value}'\n")
+        });
+        self.scene.write("kept", &kept.collect::<String>());
         self.gate.open();
         self.process.finish()
     }
