@@ -92,7 +92,7 @@ fn takeovers(format: Format) {
     if !format.is_served() {
         return;
     }
-    let rounds = if is_long() { 1_000 } else { 100 };
+    let rounds = if is_long() { 1_000 } else { 40 };
     let began = instant();
     let site = Site::new();
     format.prepare(&site);
