@@ -66,7 +66,7 @@ const SCRIPTS = {
   },
   'no-store': { acquire: (request) => refuse(request, 'STORE_UNAVAILABLE', 'the folder cannot be read') },
   'a-lease': {
-    acquire: (request) => [grant(request, 300), setTimeout(() => tell('renewed', { hold: 1, good_for_ms: 600 }), 200)],
+    acquire: (request) => [grant(request, 20_000), setTimeout(() => tell('renewed', { hold: 1, good_for_ms: 600 }), 200)],
   },
   unknown: { acquire: (request) => [tell('news', { hold: 1, of: 'later versions' }), send({ id: 99, result: {} }), grant(request)] },
   'in-pieces': {

@@ -98,9 +98,9 @@ function serves(pid) {
 }
 
 async function until(what, holds, why = () => '') {
-  const end = Date.now() + 10_000;
+  const end = Date.now() + 60_000;
   while (!holds()) {
-    if (Date.now() > end) throw new Error(`${what}: not within 10 s ${why()}`);
+    if (Date.now() > end) throw new Error(`${what}: not within a minute ${why()}`);
     await sleep(10);
   }
 }
