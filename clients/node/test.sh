@@ -85,6 +85,7 @@ need_npm "$tools/originals" "${PROPER_LOCKFILE_NEEDS[@]}"
 need_originals "$tools/originals"
 make_thread_sleep "$tools/originals"
 export PROPER_LOCKFILE=$tools/originals/node_modules/proper-lockfile
+export TSC=$tools/types/node_modules/.bin/tsc
 
 # Most of what follows waits, so it waits side by side.
 failed=0
