@@ -4,10 +4,10 @@ use super::draw::Draw;
 use super::texts::in_folder;
 use std::path::Path;
 use std::time::Duration;
+use tenure_core::{LockName, RequestId};
 use tenure_engine::audit::{
     Ending, Entry, Events, Filter, LINE_BYTES_MAX, Occasion, Record, Releaser, StealReason,
 };
-use tenure_engine::tenure_core::{LockName, RequestId};
 
 /// A file of any content: every line is an event or is counted, in their order; and an event is
 /// shown as one line that reads as the same event.

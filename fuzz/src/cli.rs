@@ -2,8 +2,8 @@
 //!
 //! A binary has no library that could be linked, so its decoder of documents is included as it stands.
 
+use tenure_core::LockName;
 use tenure_engine::inherited::{self, Around};
-use tenure_engine::tenure_core::LockName;
 
 #[allow(dead_code, reason = "the binary uses the rest")]
 #[path = "../../crates/tenure-cli/src/request/sprint/fields.rs"]

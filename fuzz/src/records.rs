@@ -1,10 +1,9 @@
 //! The four published formats.
 
 use super::draw::Draw;
-use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
-use tenure_engine::tenure_core::{
-    Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp,
-};
+use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
+use tenure_engine::formats::{Fleet, Resume, Session, Sprint};
+use tenure_store::profile::Profile;
 
 /// 2026-02-07T10:00:05.250Z.
 const NOW_MS: u64 = 1_770_458_405_250;

@@ -5,11 +5,11 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use tenure_engine::store::file::fuzzing;
-use tenure_engine::tenure_core::{
+use tenure_core::{
     Cancel, CancelKind, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process,
     Queueing, RequestId, Reservation, Stamp, WaitingFor,
 };
+use tenure_store::file::fuzzing;
 
 /// The size of a page of the first pair.
 const PAGE_BYTES: usize = 2048;

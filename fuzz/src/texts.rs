@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use tempfile::TempDir;
+use tenure_core::{LockName, RequestId};
 use tenure_engine::config::Config;
 use tenure_engine::duration;
 use tenure_engine::fence::{self, Admission, Guard, GuardError};
+use tenure_engine::formats::{Fleet, Resume, Session, Settings, Sprint};
 use tenure_engine::intent::{Intent, Mode};
-use tenure_engine::profile::{Fleet, Native, Profile, Resume, Session, Settings, Sprint};
 use tenure_engine::shell::{Line, Simple, each_in, fits, read};
-use tenure_engine::tenure_core::{LockName, RequestId};
 use tenure_engine::yaml as reader;
+use tenure_store::profile::{Native, Profile};
 
 /// A line of shell: where it is understood, a prefix in front of a command changes nothing else of it.
 pub fn shell(data: &[u8]) {
@@ -213,7 +214,7 @@ pub fn names(data: &[u8]) {
         assert!(!text.contains(['/', '\0']) && text != "..");
     }
     let settings = Settings::default();
-    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings) {
+    if let Ok(profile) = tenure_engine::formats::by_name(&text, &settings) {
         assert_eq!(profile.policy().name, text);
     }
 }

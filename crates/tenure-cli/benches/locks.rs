@@ -17,8 +17,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use tenure_engine::store::codec;
 use tenure_os::clock::{instant, since};
+use tenure_store::codec;
 
 const USAGE: &str = "\
 usage: locks [--locks N] [--many N] [--rounds N]

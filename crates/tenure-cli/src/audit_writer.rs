@@ -18,9 +18,9 @@ use tenure_engine::audit::{
     self, AuditError, AuditLog, Ending, Grant, Occasion, Party, Record, Recording, Releaser,
     StealReason, Stream, error_text,
 };
-use tenure_engine::profile::Profile;
-use tenure_engine::store::StoreError;
 use tenure_os::sync::locked;
+use tenure_store::StoreError;
+use tenure_store::profile::Profile;
 
 /// How long the audit may take while work has to be watched.
 const HURRY: Duration = Duration::from_millis(20);
@@ -343,7 +343,7 @@ fn name_of(program: impl AsRef<Path>) -> Option<String> {
 /// The command line, as the reason for which a lock is held.
 pub(crate) fn line(words: &[OsString]) -> String {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-    tenure_engine::profile::why(&words.join(" "))
+    tenure_store::profile::why(&words.join(" "))
 }
 
 /// The id under which the caller acts: the one that it has shown, in whatever form another program's

@@ -12,8 +12,8 @@ use tenure_engine::config::ConfigError;
 use tenure_engine::envelope::{self, Exit};
 pub(crate) use tenure_engine::envelope::{Retry, human};
 use tenure_engine::fence::GuardError;
-use tenure_engine::profile::ProfileError;
-use tenure_engine::store::StoreError;
+use tenure_engine::formats::ProfileError;
+use tenure_store::StoreError;
 
 /// A failure, ready to be shown.
 #[derive(Debug, Clone)]

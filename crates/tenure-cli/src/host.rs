@@ -17,7 +17,7 @@ use crate::args::value::AgentHost;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tenure_engine::advice;
+use tenure_store::advice;
 
 /// What a host calls things, and what it does with answers.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use tenure_core::RequestId;
-use tenure_engine::printed::hex;
+use tenure_store::printed::hex;
 
 /// The given request id, or a fresh one: `req_` and 32 hex digits of the kernel's randomness.
 pub(crate) fn request_id_or_new(given: Option<RequestId>) -> Result<RequestId, Failure> {

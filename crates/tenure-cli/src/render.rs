@@ -32,10 +32,10 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
+use tenure_core::{LockName, RequestId};
 use tenure_engine::engine::Waiting;
 use tenure_engine::envelope::{self, Envelope, Meta};
 pub(crate) use tenure_engine::envelope::{clean, clean_path};
-use tenure_engine::tenure_core::{LockName, RequestId};
 
 /// Where one call's answers go: in which format, under which name, and whether at all. It writes to stdout
 /// itself; for stderr it words what `speech` then writes, keeps or drops.

@@ -95,7 +95,7 @@ use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
 use tenure_engine::leased_path;
-use tenure_engine::profile::DURABLE;
+use tenure_store::profile::DURABLE;
 
 /// The caller as a claim names it, and what the claim is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,8 +180,8 @@ impl Who {
         Ok(Self {
             id: value::given("--request-id", id)?,
             known_as: known_as(id, place.format(), around)?,
-            actor: claiming.actor.as_deref().map(tenure_engine::profile::why),
-            why: claiming.why.as_deref().map(tenure_engine::profile::why),
+            actor: claiming.actor.as_deref().map(tenure_store::profile::why),
+            why: claiming.why.as_deref().map(tenure_store::profile::why),
             facts,
         })
     }

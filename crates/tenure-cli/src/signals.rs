@@ -43,9 +43,9 @@ use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tenure_engine::store::Wake;
-use tenure_engine::store::file::{ByteLock, Sleeper, poll_readable};
 use tenure_os::clock::instant;
+use tenure_store::Wake;
+use tenure_store::file::{ByteLock, Sleeper, poll_readable};
 pub(crate) use writing::{Stream, Unwritten, Why, write_unless_stopped, write_within};
 
 /// The two ends of the pipe; -1 until there is one. They are never closed.

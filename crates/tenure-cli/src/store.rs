@@ -11,16 +11,16 @@ use std::time::Duration;
 #[cfg(unix)]
 use tenure_core::Now;
 use tenure_core::{LockName, Policy};
-use tenure_engine::profile::Profile;
 #[cfg(unix)]
-use tenure_engine::store::Handle;
-use tenure_engine::store::contract::Within;
+use tenure_store::Handle;
+use tenure_store::contract::Within;
 #[cfg(all(feature = "etcd", unix))]
-use tenure_engine::store::etcd::EtcdStore;
-use tenure_engine::store::file::FileStore;
+use tenure_store::etcd::EtcdStore;
+use tenure_store::file::FileStore;
 #[cfg(unix)]
-use tenure_engine::store::file::{Own, survey::Survey};
-use tenure_engine::store::{Reading, Store, StoreError};
+use tenure_store::file::{Own, survey::Survey};
+use tenure_store::profile::Profile;
+use tenure_store::{Reading, Store, StoreError};
 
 /// What kind of place the locks are in.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub(crate) enum Location {
     Folder(PathBuf),
     /// An etcd.
     #[cfg(all(feature = "etcd", unix))]
-    Etcd(tenure_engine::store::etcd::Address),
+    Etcd(tenure_store::etcd::Address),
 }
 
 /// A part in the hold of the run around this one. Dropping it gives it back.
@@ -205,9 +205,9 @@ mod servers {
     use crate::failure::Failure;
     use std::path::Path;
     use tenure_core::Host;
-    use tenure_engine::profile::Profile;
-    use tenure_engine::store::etcd::{self, EtcdStore};
-    use tenure_engine::store::file::Sleeper;
+    use tenure_store::etcd::{self, EtcdStore};
+    use tenure_store::file::Sleeper;
+    use tenure_store::profile::Profile;
 
     impl Locks {
         /// The locks on servers. Asks them nothing yet. `found` is the file that names them, if root

@@ -14,6 +14,17 @@ use syn::{Attribute, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
+/// The crates of the project, each below those that it calls.
+const CRATES: [&str; 7] = [
+    "tenure-core",
+    "tenure-os",
+    "tenure-store",
+    "tenure-engine",
+    "tenure-conformance",
+    "tenure",
+    "tenure-cli",
+];
+
 /// The modules of a crate that have a file, and the text of each.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
     let mut found = BTreeMap::new();
@@ -193,15 +204,9 @@ fn no_modules_of_any_crate_import_each_other_in_a_circle() {
         .parent()
         .expect("the crates");
     let mut found = Vec::new();
-    for name in [
-        "tenure-core",
-        "tenure-os",
-        "tenure-engine",
-        "tenure",
-        "tenure-cli",
-    ] {
+    for name in CRATES {
         let modules = modules(&crates.join(name).join("src"));
-        assert!(modules.len() > 10, "{name} was read");
+        assert!(modules.len() > 2, "{name} was read");
         found.extend(
             circles(&modules)
                 .into_iter()
@@ -256,14 +261,14 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ("tenure-engine", "inherited", "what a run has handed down"),
     ("tenure-engine", "search", "where a user's files are"),
     ("tenure-os", "trust", "who called sudo"),
-    ("tenure-engine", "advice", "where a program is found"),
+    ("tenure-store", "advice", "where a program is found"),
     ("tenure-os", "process", "who calls: processes and ancestors"),
     ("tenure-engine", "caller::job", "who calls: the job"),
     ("tenure-engine", "caller::owner", "who calls: owners"),
     ("tenure-os", "clock::stepped", "the clock of a test"),
     (
-        "tenure-engine",
-        "store::etcd::address",
+        "tenure-store",
+        "etcd::address",
         "the credentials of a store",
     ),
     ("tenure", "guard", "what the process around this one holds"),
@@ -376,13 +381,7 @@ fn surroundings_are_read_in_the_rooms_that_answer_for_them() {
         .expect("the crates");
     let mut strangers = Vec::new();
     let mut readers = BTreeSet::new();
-    for name in [
-        "tenure-core",
-        "tenure-os",
-        "tenure-engine",
-        "tenure",
-        "tenure-cli",
-    ] {
+    for name in CRATES {
         for (module, text) in modules(&crates.join(name).join("src")) {
             let found = readings(&text);
             let module = module.join("::");

@@ -285,7 +285,9 @@ fn nothing_that_ships_unwraps_expects_or_panics() {
     let mut folders: Vec<_> = [
         "tenure-core",
         "tenure-os",
+        "tenure-store",
         "tenure-engine",
+        "tenure-conformance",
         "tenure",
         "tenure-cli",
     ]

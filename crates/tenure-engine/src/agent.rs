@@ -14,8 +14,6 @@
 
 use crate::engine::{self, AcquireError, Acquired, Keep, Limits, Observer, Wait, Waiting};
 use crate::envelope::{LockView, leased};
-use crate::store::contract::{AgentSign, Agents};
-use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Mode, Now, Ownership,
@@ -23,6 +21,8 @@ use tenure_core::{
 };
 use tenure_os::clock::Clock;
 use tenure_os::process;
+use tenure_store::contract::{AgentSign, Agents};
+use tenure_store::{RenewedOwned, Store, StoreError, Verbs};
 
 /// How long the place of an agent that was refused is kept.
 const PLACE_KEPT: Duration = Duration::from_secs(60);
@@ -163,7 +163,7 @@ impl Agent<'_> {
         places: &mut Vec<LockName>,
     ) -> Result<Vec<(LockName, Claim)>, StoreError> {
         let mut names = Vec::new();
-        (self.store).names(crate::store::contract::Which::Locks, &mut |name| {
+        (self.store).names(tenure_store::contract::Which::Locks, &mut |name| {
             names.push(name);
         })?;
         names.sort();
@@ -331,7 +331,7 @@ impl Agent<'_> {
     fn kept(
         &self,
         name: &LockName,
-        reading: &crate::store::Reading,
+        reading: &tenure_store::Reading,
     ) -> Result<Option<Claim>, StoreError> {
         let (policy, now) = (&self.store.rules().policy, self.clock.now());
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);

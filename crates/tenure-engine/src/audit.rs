@@ -30,15 +30,13 @@ pub use record::{
     StealReason, error_text, holder_facts,
 };
 pub use stream::Stream;
+pub use tenure_store::profile::Layout;
 
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_os::trust::Named;
-
-/// The folder of an audit, below that of the locks.
-pub(crate) const FOLDER: &str = "audit";
 
 /// The file of [`Stream::Ordinary`] in a folder of one user.
 pub const FILE: &str = "audit.jsonl";
@@ -59,16 +57,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Patience where several users write: each may lock what it may read, and what a holder waits for its line adds to its hold.
 const PATIENCE_AMONG_OTHERS: Duration = Duration::from_millis(100);
-
-/// The file that an event goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// `<dir>/<YYYY-MM-DD>/<request_id>.jsonl`, the date being the record's own, in UTC. What was refused stands in the file
-    /// of its stream all the same: those who are refused come again and again, each time under another id.
-    PerRequest,
-    /// A file for each [`Stream`], rotated by size.
-    OneFile,
-}
 
 /// The events that are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

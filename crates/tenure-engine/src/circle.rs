@@ -13,12 +13,12 @@
 
 use crate::engine::Waiting;
 use crate::inherited::{self, Folder, Hold, kin_of};
-use crate::store::{Reading, Store, Verbs};
 use std::fmt;
 use std::path::Path;
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 use tenure_os::clock::Clock;
 use tenure_os::process::Kin;
+use tenure_store::{Reading, Store, Verbs};
 
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;

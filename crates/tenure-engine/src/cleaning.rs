@@ -1,11 +1,11 @@
 //! Removes claims that are proven stale, and the files of unused locks, in a whole place: `tenure clean`, and a program's.
 
 use crate::readings::{LockReading, Readings, names};
-use crate::store::contract::Which;
-use crate::store::verbs::would_clean;
-use crate::store::{Cleaned, Store, StoreError, Verbs};
 use tenure_core::LockName;
 use tenure_os::clock::Clock;
+use tenure_store::contract::Which;
+use tenure_store::verbs::would_clean;
+use tenure_store::{Cleaned, Store, StoreError, Verbs};
 
 /// A step of cleaning, and what came of it. A step that fails does not keep the others from being done.
 #[derive(Debug)]

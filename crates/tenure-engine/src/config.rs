@@ -20,10 +20,8 @@ pub use lock::LockDefaults;
 pub use profiles::OwnSection;
 use profiles::Profiles;
 
-pub use crate::advice::by_variables;
 use crate::audit::Recording;
 use crate::inherited::Saw;
-use crate::printed::for_its_author;
 use crate::repository;
 use crate::search::{self, STATE_OF_HOME, absolute, is_machines, state_folder};
 pub use crate::search::{FILE, MACHINE_FILE, is_for_all_folders, user_file};
@@ -33,6 +31,8 @@ use std::path::{Component, Path, PathBuf};
 use tenure_os::os::{self, Errno, Facts};
 use tenure_os::regular;
 use tenure_os::trust::{self, Distrust, OpenPath, OpenRefusal, Whose};
+pub use tenure_store::advice::by_variables;
+use tenure_store::printed::for_its_author;
 use wildmatch::WildMatchPattern;
 
 /// The largest configuration file that is read.
@@ -457,7 +457,7 @@ impl Config {
                 _ => "says (on_superseded)",
             };
             return Err(ConfigError::Untrusted {
-                path: crate::printed::clean_path(path),
+                path: tenure_store::printed::clean_path(path),
                 why: format!(
                     "{what} what root runs, and belongs to the user who became root by sudo"
                 ),
@@ -599,7 +599,7 @@ impl ConfigSearch {
         while let Some(config) = &mut self.config
             && config.source == Source::FoundOfSudoUser
         {
-            let file = crate::printed::clean_path(&config.file);
+            let file = tenure_store::printed::clean_path(&config.file);
             why.get_or_insert(format!(
                 "{file} belongs to the user who became root by sudo"
             ));
@@ -636,7 +636,7 @@ impl ConfigSearch {
 
 /// Whether the machine's file names this folder: its administrator makes it, and no call does. A file that
 /// cannot be read names none.
-pub(crate) fn is_machines_folder(folder: &Path) -> bool {
+pub fn is_machines_folder(folder: &Path) -> bool {
     let machines = Config::machines().ok().flatten();
     machines.is_some_and(|file| file.dir.as_deref() == Some(folder))
 }
@@ -670,7 +670,7 @@ fn is_strangers_in_an_open_folder(path: &Path) -> bool {
 fn found_there(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     let distrust = |why: String| {
         Err(ConfigError::Untrusted {
-            path: crate::printed::clean_path(path),
+            path: tenure_store::printed::clean_path(path),
             why,
         })
     };

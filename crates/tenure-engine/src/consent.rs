@@ -9,10 +9,10 @@
 //! Consent stands in the user's configuration or the machine's, as `allow = [...]`: the URL of a store, or the hash of
 //! exactly those keys. So it holds for every clone and work tree, and ends when the file asks for something else.
 
-use crate::advice;
 use crate::config::{self, Config, ConfigError, LockDefaults, Source};
 use hmac_sha256::Hash as Sha256;
 use std::path::Path;
+use tenure_store::advice;
 
 /// Stands before the hash of what a file lets calls run.
 pub const HASH: &str = "sha256:";
@@ -53,7 +53,10 @@ impl Config {
                 put(&value);
             }
         }
-        Some(format!("{HASH}{}", crate::printed::hex(&hash.finalize())))
+        Some(format!(
+            "{HASH}{}",
+            tenure_store::printed::hex(&hash.finalize())
+        ))
     }
 
     /// The keys of this file by which it decides what calls run.
@@ -92,7 +95,7 @@ impl Config {
             if !self.allows_hash(&hash) {
                 let path = &file.file;
                 return Err(ConfigError::Unallowed {
-                    path: crate::printed::clean_path(path),
+                    path: tenure_store::printed::clean_path(path),
                     what: format!("decides by {key} what an agent's call runs"),
                     instead: String::new(),
                     line: advice::line([advice::PROGRAM, "allow", &path.to_string_lossy()]),
@@ -104,13 +107,13 @@ impl Config {
 
     /// The store over a network that this file names, if it names one.
     #[cfg(all(feature = "etcd", unix))]
-    pub fn servers(&self) -> Option<crate::store::etcd::Address> {
-        crate::store::etcd::Address::parse(self.store.as_deref()?).ok()
+    pub fn servers(&self) -> Option<tenure_store::etcd::Address> {
+        tenure_store::etcd::Address::parse(self.store.as_deref()?).ok()
     }
 
     /// Whether the user or the machine allows a store.
     #[cfg(all(feature = "etcd", unix))]
-    pub fn allows_servers(&self, address: &crate::store::etcd::Address) -> bool {
+    pub fn allows_servers(&self, address: &tenure_store::etcd::Address) -> bool {
         self.consents()
             .any(|(consent, _)| address.is_allowed_by(consent))
     }
@@ -130,7 +133,7 @@ pub(crate) fn store(files: &Config, file: &Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     Err(ConfigError::Unallowed {
-        path: crate::printed::clean_path(&file.file),
+        path: tenure_store::printed::clean_path(&file.file),
         what: format!("keeps the locks on servers (store = \"{address}\")"),
         instead: ", or name the store yourself with --store or TENURE_STORE".to_owned(),
         line: advice::line([advice::PROGRAM, "allow", &address.to_string()]),

@@ -1,9 +1,6 @@
 //! Drives one acquisition against a store, and nothing more: the core says what to do next, the store does
 //! it, and the caller learns how it ended.
 
-use crate::profile::ends_without_release;
-use crate::store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
-use crate::store::{Content, Handle, Reading, Store, StoreError, Verbs, Wake};
 use std::any::Any;
 use std::future::poll_fn;
 use std::io;
@@ -20,6 +17,9 @@ use tenure_core::{
 use tenure_os::cancel::{self, Cancel as CallersCancel};
 use tenure_os::clock::{Clock, nap};
 use tenure_os::offload::at_once;
+use tenure_store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
+use tenure_store::profile::ends_without_release;
+use tenure_store::{Content, Handle, Reading, Store, StoreError, Verbs, Wake};
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
 /// its turn. This is for what no kernel tells: a lock file that was deleted by hand, and a waiter before this one that

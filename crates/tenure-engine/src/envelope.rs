@@ -15,12 +15,9 @@ pub use crate::view::{
 };
 
 pub use crate::agent_view::AgentView;
+pub use crate::document::{json_line, write_json};
 pub use crate::gathered::Gathered;
-pub use crate::printed::{
-    clean, clean_path,
-    document::{json_line, write_json},
-    turns_text,
-};
+pub use tenure_store::printed::{clean, clean_path, turns_text};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};

@@ -2,8 +2,8 @@
 //!
 //! What a run in a group means is the command line's affair.
 
-use crate::printed::{HASH_DIGITS, hash, hex};
 use tenure_core::{LockName, NameError};
+use tenure_store::printed::{HASH_DIGITS, hash, hex};
 use unicode_normalization::UnicodeNormalization;
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.

@@ -34,10 +34,10 @@ pub use pending::NewHolds;
 
 pub use thread::keep;
 
-use crate::store::file::Own;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_core::{Due, Failed, LeaseTerms, Renewal, Schedule};
+use tenure_store::file::Own;
 
 /// What a driver asks a store about a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

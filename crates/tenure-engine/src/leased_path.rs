@@ -8,14 +8,14 @@
 //! A file with two hard links has two names, and so two locks. Where the lock is kept follows from the target's
 //! folder, and not from the caller's ([`PathLock::folder`]); `place` decides.
 
-use crate::printed::hex;
-pub use crate::printed::{called, is_path};
 use crate::repository::{self, RepositoryError};
 use hmac_sha256::Hash as Sha256;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use tenure_core::LockName;
+use tenure_store::printed::hex;
+pub use tenure_store::printed::{called, is_path};
 
 /// What the name of every such lock begins with.
 const BEGIN: &str = "path=";
@@ -119,7 +119,7 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
     if path.as_os_str().is_empty() {
         return Err(PathError::Empty);
     }
-    let said = || crate::printed::clean_path(path);
+    let said = || tenure_store::printed::clean_path(path);
     let failed = |r#source| PathError::Io {
         path: said(),
         r#source,

@@ -1,11 +1,20 @@
-//! What the library `tenure` and the binary of that name share: stores, what is done with them, profiles,
-//! processes, the audit.
+//! What one call means, and how a hold is kept: the rules between a store and those who want a lock.
+//!
+//! - Before a lock: `caller` says who calls, [`inherited`] what a run around it hands down, `place` where its locks are, `config`
+//!   what a project and its users want.
+//! - One lock: [`engine`] drives an attempt, [`line`] orders the callers of one process, [`keep`] renews what they hold and gives
+//!   it back, [`circle`] finds waits that would never end.
+//! - For others: `formats` has the records of other systems, `audit` what happened, `envelope` each failure with its exit code,
+//!   [`view`] a lock as it is shown, `shell` what a line of shell runs.
+//!
+//! **Who may call whom.** The engine calls the stores (`tenure-store`), the system (`tenure-os`) and the rules (`tenure-core`). The
+//! library and the binary call it. It draws no terminal, reads no arguments and starts no command.
 //!
 //! Nothing here is promised to other programs: any version may change all of it. Programs use `tenure`,
 //! which shows the part of it that stays.
 //!
-//! **Without the feature `full`** there are the file store, the store in memory and what guards need: no `tenure.toml`, no
-//! records of other formats, no audit, no documents. What belongs to those is in modules of its own, and left out as such.
+//! **Without the feature `full`** there is what guards need: no `tenure.toml`, no records of other formats, no audit, no documents.
+//! What belongs to those is in modules of its own, and left out as such.
 
 // Helpers that only left-out modules call stay. The full build finds what nobody calls.
 #![cfg_attr(
@@ -13,7 +22,6 @@
     allow(dead_code, unused_imports, unreachable_pub)
 )]
 
-pub mod advice;
 #[cfg(feature = "full")]
 pub mod agent;
 mod agent_view;
@@ -26,15 +34,17 @@ pub mod cleaning;
 #[cfg(feature = "full")]
 pub mod config;
 #[cfg(feature = "full")]
-pub mod conformance;
-#[cfg(feature = "full")]
 pub mod consent;
+#[cfg(feature = "full")]
+pub mod document;
 #[cfg(feature = "full")]
 pub mod duration;
 pub mod engine;
 #[cfg(feature = "full")]
 pub mod envelope;
 pub mod fence;
+#[cfg(feature = "full")]
+pub mod formats;
 #[cfg(feature = "full")]
 mod gathered;
 #[cfg(feature = "full")]
@@ -49,14 +59,11 @@ pub mod leased_path;
 pub mod line;
 #[cfg(feature = "full")]
 pub mod place;
-pub mod printed;
-pub mod profile;
 pub mod readings;
 pub mod repository;
 pub mod search;
 #[cfg(feature = "full")]
 pub mod shell;
-pub mod store;
 pub mod vacancy;
 pub mod view;
 #[cfg(feature = "yaml")]

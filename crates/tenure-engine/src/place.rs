@@ -26,7 +26,7 @@ pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around, Saw, variables};
 pub use crate::inherited::{CONFIG, DIR, SCOPE, STORE};
 use crate::repository::{self, RepositoryError};
-pub use crate::search::{MACHINE_FOLDER, MACHINE_RIGHTS, line_that_makes};
+pub use crate::search::MACHINE_FOLDER;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ impl fmt::Display for Why {
             Self::Variable(name, None) => f.write_str(name),
             Self::Variable(name, Some(scope)) => write!(f, "{name}={}", scope.as_str()),
             Self::File { file, key, .. } => {
-                let file = crate::printed::clean_path(file);
+                let file = tenure_store::printed::clean_path(file);
                 write!(f, "{file}: {key}")
             }
             Self::Around => write!(f, "the run around this call ({AROUND})"),
@@ -402,7 +402,7 @@ impl Variables {
         };
         let word = text_of(SCOPE, word, "write user, repo or machine")?;
         Scope::from_word(word).map(Some).ok_or_else(|| {
-            let word = crate::printed::clean(word);
+            let word = tenure_store::printed::clean(word);
             place_error(SCOPE, format!("{word:?}: write user, repo or machine"))
         })
     }
@@ -562,7 +562,7 @@ fn agree<F: Files>(
         return Ok(());
     }
     let text = |place: &Place| match &place.at {
-        At::Folder(folder) => crate::printed::clean_path(folder),
+        At::Folder(folder) => tenure_store::printed::clean_path(folder),
         // A URL may have a password in it.
         At::Url(_) => "another store".to_owned(),
     };

@@ -4,13 +4,13 @@
 //! A reader of the answer may be slow, so a lock may be shown long after it was read. It is judged by the time
 //! before it was read: a holder that has sent its heartbeats is then never taken for a silent one.
 
-use crate::store::contract::Which;
-use crate::store::{Reading, Store, StoreError};
 use std::cmp::Ordering;
 use std::rc::Rc;
 use std::vec;
 use tenure_core::{LockName, Now};
 use tenure_os::clock::Clock;
+use tenure_store::contract::Which;
+use tenure_store::{Reading, Store, StoreError};
 
 /// How many are read at once: so many share what was seen of a process.
 pub const READ_AT_ONCE: usize = 512;

@@ -239,7 +239,7 @@ fn believed(opened: &OpenPath, path: &Path) -> Result<(), RepositoryError> {
     let thing = (!is_own(&opened.facts) && !is_shared).then_some(&opened.facts);
     match link.or(thing) {
         Some(facts) => Err(RepositoryError::Untrusted {
-            path: crate::printed::clean_path(path),
+            path: tenure_store::printed::clean_path(path),
             owner: facts.owner_text(),
         }),
         None => Ok(()),
@@ -262,7 +262,7 @@ pub fn common_folder(start: &Path) -> Result<PathBuf, RepositoryError> {
         .ancestors()
         .find_map(|folder| git_folder(folder).transpose());
     let none = || RepositoryError::None {
-        place: crate::printed::clean_path(start),
+        place: tenure_store::printed::clean_path(start),
     };
     let git = found.transpose()?.ok_or_else(none)?;
     let common = common_of(&git).unwrap_or(git);
@@ -287,10 +287,10 @@ fn git_folder(folder: &Path) -> Result<Option<PathBuf>, RepositoryError> {
             believed(&opened, &git)?;
             let target = target_of(opened.fd.into(), folder);
             let broken = || RepositoryError::Broken {
-                file: crate::printed::clean_path(&git),
+                file: tenure_store::printed::clean_path(&git),
                 target: target.as_ref().map_or_else(
                     || format!("no line `{LEADS_TO} FOLDER`"),
-                    crate::printed::clean_path,
+                    tenure_store::printed::clean_path,
                 ),
             };
             match &target {

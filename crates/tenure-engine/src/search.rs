@@ -4,12 +4,10 @@
 use crate::repository;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+pub use tenure_store::file::MACHINE_FILE;
 
 /// The name of the configuration file.
 pub const FILE: &str = "tenure.toml";
-
-/// The machine's configuration. Its `dir` is the folder of the scope `machine`.
-pub const MACHINE_FILE: &str = "/etc/tenure.toml";
 
 pub(crate) fn is_machines(file: &Path) -> bool {
     cfg!(unix) && file == Path::new(MACHINE_FILE)
@@ -100,20 +98,3 @@ pub(crate) fn state_folder() -> Option<PathBuf> {
 
 /// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
 pub const MACHINE_FOLDER: &str = "/var/lib/tenure/locks";
-
-/// The rights of that folder: its group uses the locks, and no member removes another one's.
-pub const MACHINE_RIGHTS: u32 = 0o3770;
-
-/// The line by which an administrator makes that folder.
-pub fn line_that_makes(folder: &str, group: &str) -> String {
-    let rights = format!("{MACHINE_RIGHTS:o}");
-    crate::advice::line(["sudo", "install", "-d", "-m", &rights, "-g", group, folder])
-}
-
-/// Whether the machine's configuration names this folder. A build without a reader of TOML takes the folder for named if its
-/// path stands anywhere in that file: then it does not make the folder, which is the administrator's to make.
-#[cfg(not(feature = "full"))]
-pub(crate) fn is_machines_folder(folder: &Path) -> bool {
-    let text = std::fs::read_to_string(MACHINE_FILE).unwrap_or_default();
-    cfg!(unix) && folder.to_str().is_some_and(|folder| text.contains(folder))
-}

@@ -4,11 +4,11 @@
 //! caller's affair ([`Onlooker`]).
 
 use crate::engine::{Wait, refusal_of};
-use crate::store::{Reading, Store, StoreError, Verbs, Wake};
 use crate::view::LockView;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Reason, Refusal, Standing};
 use tenure_os::clock::{Clock, nap};
+use tenure_store::{Reading, Store, StoreError, Verbs, Wake};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);

@@ -2,11 +2,7 @@
 //!
 //! `envelope` makes a document of the same facts: the `context` of a refusal, and what `tenure check` and `list` answer.
 
-use crate::advice::Advice;
 use crate::agent_view::AgentView;
-use crate::printed::{called, clean};
-use crate::profile::known_as;
-use crate::store::{Content, Reading};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::num::NonZeroU32;
@@ -19,6 +15,10 @@ use tenure_core::{
 };
 use tenure_os::clock::Date;
 use tenure_os::process::{actor_name, is_other_namespace, look_at};
+use tenure_store::advice::Advice;
+use tenure_store::printed::{called, clean};
+use tenure_store::profile::known_as;
+use tenure_store::{Content, Reading};
 
 /// A structure that is also a document, as its `serde` attributes say. A light build has no documents, and no serde.
 #[cfg(feature = "full")]
@@ -1052,7 +1052,7 @@ pub fn kind(kind: CancelKind) -> &'static str {
 
 /// Text that another program wrote, safe for a terminal and no longer than a reason may be.
 fn shown(text: &str) -> String {
-    clean(&crate::profile::why(text)).into_owned()
+    clean(&tenure_store::profile::why(text)).into_owned()
 }
 
 /// A text, unless it is missing or empty.

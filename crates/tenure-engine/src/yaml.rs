@@ -1,13 +1,13 @@
 //! Reads YAML of other programs (one document, within bounds that nothing honest comes near), and writes
 //! text into YAML.
 
-use crate::printed::{acts, short};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::borrow::Cow;
 use std::fmt::{self, Formatter, Write as _};
+use tenure_store::printed::{acts, short};
 
 /// The largest text that a caller should hand over, in bytes. The caller looks before.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -246,7 +246,7 @@ impl Serialize for EscapedValue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::printed::EVIL;
+    use crate::document::EVIL;
     use serde_json::json;
 
     #[test]

@@ -11,17 +11,17 @@ use std::path::Path;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
-use tenure_engine::store::contract::AgentSign;
-use tenure_engine::store::file::{FileStore, ThreadSleeper};
-use tenure_engine::store::memory::MemoryStore;
-use tenure_engine::store::{Store, Verbs};
-use tenure_engine::tenure_core::{
+use tenure_core::{
     AgentKey, Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Request, RequestId,
     Terms,
 };
+use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
 use tenure_os::clock::{Clock, SystemClock, instant, since};
 use tenure_os::process::Identity;
+use tenure_store::contract::AgentSign;
+use tenure_store::file::{FileStore, ThreadSleeper};
+use tenure_store::memory::MemoryStore;
+use tenure_store::{Store, Verbs};
 
 const SILENCE: Duration = Duration::from_millis(600);
 

@@ -16,14 +16,14 @@ use tenure_core::{
     Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Renewal, Request, RequestId,
     StaleReason, Standing, Terms,
 };
-use tenure_engine::profile::{self, Settings};
-use tenure_engine::store::Handle;
-use tenure_engine::store::Verbs;
-use tenure_engine::store::file::{FileStore, ThreadSleeper};
-use tenure_engine::store::verbs::Entered;
-use tenure_engine::store::{Content, Store, StoreError};
+use tenure_engine::formats::{self, Settings};
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::process::Identity;
+use tenure_store::Handle;
+use tenure_store::Verbs;
+use tenure_store::file::{FileStore, ThreadSleeper};
+use tenure_store::verbs::Entered;
+use tenure_store::{Content, Store, StoreError};
 
 const HOUR_US: u64 = 3_600_000_000;
 
@@ -43,7 +43,7 @@ impl Scene {
     fn new(profile: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::current();
-        let made = profile::by_name(profile, &Settings::default());
+        let made = formats::by_name(profile, &Settings::default());
         let made = made.expect("a profile");
         let policy = made.policy();
         let name = match profile {

@@ -34,19 +34,19 @@ use tenure_core::{
     Standing, Takeover, TryGrant,
 };
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
-use tenure_engine::profile::{Native, Profile};
-use tenure_engine::store::Handle;
-use tenure_engine::store::Verbs;
-use tenure_engine::store::contract::{About, Ask, Step, Which};
-use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
-#[cfg(unix)]
-use tenure_engine::store::file::{Byte, Mode as LockMode};
-use tenure_engine::store::verbs::Entered;
-use tenure_engine::store::{Content, Store, StoreError, Wake};
 #[cfg(unix)]
 use tenure_os::cancel::{self, Cancel};
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::process::Identity;
+use tenure_store::Handle;
+use tenure_store::Verbs;
+use tenure_store::contract::{About, Ask, Step, Which};
+use tenure_store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
+#[cfg(unix)]
+use tenure_store::file::{Byte, Mode as LockMode};
+use tenure_store::profile::{Native, Profile};
+use tenure_store::verbs::Entered;
+use tenure_store::{Content, Store, StoreError, Wake};
 
 const TTL_MS: u64 = 600_000;
 

@@ -27,17 +27,17 @@ use tenure_core::{
     Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX, Patience,
     Predecessor, Queueing, Reason, Request, RequestId, Terms, TryGrant,
 };
-use tenure_engine::profile::Fleet;
-use tenure_engine::store::Handle;
-use tenure_engine::store::Verbs;
-use tenure_engine::store::contract::{About, Ask, Step};
-use tenure_engine::store::file::{
-    BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
-};
-use tenure_engine::store::verbs::Entered;
-use tenure_engine::store::{Store, StoreError, Wake};
+use tenure_engine::formats::Fleet;
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::process::Identity;
+use tenure_store::Handle;
+use tenure_store::Verbs;
+use tenure_store::contract::{About, Ask, Step};
+use tenure_store::file::{
+    BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
+};
+use tenure_store::verbs::Entered;
+use tenure_store::{Store, StoreError, Wake};
 
 fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     #[cfg(unix)]

@@ -5,8 +5,9 @@
 
 use std::time::Duration;
 use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
-use tenure_engine::profile::{Fleet, Profile, Resume, Session, Sprint};
+use tenure_engine::formats::{Fleet, Resume, Session, Sprint};
 use tenure_os::clock::instant;
+use tenure_store::profile::Profile;
 
 /// 2026-02-07T10:00:00.250Z.
 const AT_MS: u64 = 1_770_458_400_250;

@@ -39,14 +39,15 @@ use tenure_core::{
     Standing, Takeover,
 };
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
-use tenure_engine::profile::{Fleet, Native, Profile, Record, Resume, Session, Sprint};
-use tenure_engine::store::Verbs;
-use tenure_engine::store::contract::{Handle, Which};
-use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
-use tenure_engine::store::verbs::Entered;
-use tenure_engine::store::{Content, RenewedOwned, Store, StoreError, Wake};
+use tenure_engine::formats::{Fleet, Resume, Session, Sprint};
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::process::{Identity, start_time};
+use tenure_store::Verbs;
+use tenure_store::contract::{Handle, Which};
+use tenure_store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
+use tenure_store::profile::{Native, Profile, Record};
+use tenure_store::verbs::Entered;
+use tenure_store::{Content, RenewedOwned, Store, StoreError, Wake};
 
 /// A claim of a caller in this process.
 type ClaimHandle = Box<dyn Handle>;

@@ -221,7 +221,7 @@ mod tests {
             ),
             ("tenure-os/src/clock.rs", "`nap` itself"),
             (
-                "tenure-engine/src/conformance/terms.rs",
+                "tenure-conformance/src/terms.rs",
                 "a promise of the suite is a test",
             ),
             ("tenure-os/src/os/windows.rs", "parts of 50 ms"),
@@ -229,20 +229,17 @@ mod tests {
                 "tenure-os/src/os/windows/raw.rs",
                 "the process is ended meanwhile",
             ),
+            ("tenure-store/src/etcd/handle.rs", "a bound for an answer"),
             (
-                "tenure-engine/src/store/etcd/handle.rs",
-                "a bound for an answer",
-            ),
-            (
-                "tenure-engine/src/store/file/ends.rs",
+                "tenure-store/src/file/ends.rs",
                 "a bounded wait of the caller (decision 0006)",
             ),
             (
-                "tenure-engine/src/store/file/sleeper.rs",
+                "tenure-store/src/file/sleeper.rs",
                 "a bounded wait of the caller (decision 0006)",
             ),
             (
-                "tenure-engine/src/store/memory.rs",
+                "tenure-store/src/memory.rs",
                 "its processes are threads of one program",
             ),
             ("tenure/src/guard/hold.rs", "a bound for an answer"),
@@ -290,7 +287,9 @@ mod tests {
         for name in [
             "tenure-core",
             "tenure-os",
+            "tenure-store",
             "tenure-engine",
+            "tenure-conformance",
             "tenure",
             "tenure-cli",
         ] {

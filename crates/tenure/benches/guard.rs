@@ -28,9 +28,10 @@ mod measured {
     use tenure::store::Verbs;
     use tenure::store::file::{FileStore, ThreadSleeper};
     use tenure_core::{Force, Holder, Kind, LockName, Now, Patience, Request, RequestId, Terms};
-    use tenure_engine::profile::{Fleet, Native, Profile, Resume, Session, Sprint};
+    use tenure_engine::formats::{Fleet, Resume, Session, Sprint};
     use tenure_os::clock::{Clock, SystemClock, nap};
     use tenure_os::process::{Identity, new_request_id};
+    use tenure_store::profile::{Native, Profile};
 
     const USAGE: &str = "\
 usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]

@@ -171,7 +171,7 @@ pub use watch::Watch;
 
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
-#[cfg(feature = "etcd")]
+#[cfg(feature = "full")]
 use crate::config;
 use crate::engine::{self, Lot, Observer};
 use crate::herald::Herald;
@@ -531,6 +531,8 @@ impl LockManager {
         let identity = Identity::current();
         let told = told(At::Folder(folder.clone()));
         let store = FileStore::for_program(&folder).rooted();
+        #[cfg(feature = "full")]
+        let store = store.asking(config::is_machines_folder);
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),

@@ -37,7 +37,7 @@
 //! `docs/library.md` has the table. None of the default ones brings clap, tokio or YAML.
 //! - `full` (default): [`LockManager::open`](guard::LockManager::open) and `tenure.toml`, the audit, [`resume`], [`envelope`], and the
 //!   conformance suite of [`store`]. Without it a program names the folder of its locks
-//!   ([`LockManager::new`](guard::LockManager::new)), and the crate comes with 10 others.
+//!   ([`LockManager::new`](guard::LockManager::new)), and the crate comes with 11 others.
 //! - `tracing` (with `full`): what guards tell the log.
 //! - `framework`: locks declared beside a clap command, for tools of one's own.
 //! - `etcd`: locks for many machines.
@@ -62,9 +62,12 @@ pub use tenure_engine::fence;
 #[doc(hidden)]
 pub use tenure_core;
 
-use tenure_engine::{advice, circle, engine, herald, inherited, keep, line, profile, search, view};
-#[cfg(feature = "full")]
-use tenure_engine::{audit, config, place};
 #[cfg(feature = "framework")]
-use tenure_engine::{duration, printed};
+use tenure_engine::duration;
+#[cfg(feature = "full")]
+use tenure_engine::{audit, config, formats, place};
+use tenure_engine::{circle, engine, herald, inherited, keep, line, search, view};
 use tenure_os::{cancel, offload, os, process, sync, trust};
+#[cfg(feature = "framework")]
+use tenure_store::printed;
+use tenure_store::{advice, profile};

@@ -106,9 +106,10 @@ pub use lock::ResumeLock;
 
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{self, AcquireError, Silent, Wait};
+use crate::formats::{OneMachine, Resume};
 use crate::offload;
 use crate::process::{self, Identity};
-use crate::profile::{OneMachine, Profile, Resume, why};
+use crate::profile::{Profile, why};
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Reading, Store, StoreError, Verbs};
 use error::ResumeRefusal;
@@ -227,6 +228,7 @@ impl OtherHosts {
         };
         let here = identity.host.clone();
         FileStore::with_profile(profile, storage, here, Box::new(ThreadSleeper))
+            .asking(crate::config::is_machines_folder)
     }
 }
 
@@ -242,7 +244,7 @@ impl ResumeLockManager {
     )]
     pub fn new(storage_dir: PathBuf) -> Result<Self, ResumeLockError> {
         let made = std::path::absolute(&storage_dir).and_then(|storage| {
-            tenure_engine::store::file::make_folder(&Resume.folder(&storage))?;
+            tenure_store::file::make_folder(&Resume.folder(&storage))?;
             Ok(storage)
         });
         match made {

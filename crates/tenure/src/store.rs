@@ -6,10 +6,10 @@
 //! [`LockManager::with_store`](crate::guard::LockManager::with_store) takes it.
 
 #[cfg(feature = "full")]
-pub use tenure_engine::conformance;
+pub use tenure_conformance as conformance;
 #[cfg(all(feature = "etcd", unix))]
-pub use tenure_engine::store::etcd;
-pub use tenure_engine::store::{
+pub use tenure_store::etcd;
+pub use tenure_store::{
     Cleaned, Content, ForcedRelease, Handle, Reading, RenewedOwned, Store, StoreError, Verbs, Wake,
     codec, contract, file, memory, verbs,
 };

@@ -36,7 +36,7 @@ use tenure::resume::{
 };
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
-use tenure_engine::profile::Resume;
+use tenure_engine::formats::Resume;
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::process::Identity;
 

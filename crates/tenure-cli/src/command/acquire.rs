@@ -24,9 +24,9 @@ use tenure_engine::caller::{Chosen, choose_owner, is_job, job_of_caller, process
 use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
-use tenure_engine::profile::known_as;
 use tenure_engine::shell::is_shell;
 use tenure_os::process::{actor_name, is_in_container};
+use tenure_store::profile::known_as;
 
 #[cold]
 #[inline(never)]
@@ -123,7 +123,7 @@ pub(super) fn take_for(
     };
     session.refuse_own_hold(&name)?;
     let why = who.why.unwrap_or_else(|| {
-        tenure_engine::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
+        tenure_store::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
     // Where a process is information only, the record names the caller, as the original program does.
     let recorded = match &owner {

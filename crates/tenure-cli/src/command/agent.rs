@@ -42,7 +42,7 @@ use crate::request::Agent;
 use crate::request::AgentAction;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use tenure_engine::advice;
+use tenure_store::advice;
 
 #[allow(
     clippy::needless_pass_by_value,

@@ -42,7 +42,7 @@ pub(super) fn allow(call: Allow, _: &mut Reporter) -> Result<(String, Value), Fa
 /// Makes this machine remember to which cluster servers belong, or forget it. Returns what is said of each.
 #[cfg(feature = "etcd")]
 fn clusters(call: &Allow) -> Result<Vec<(String, String)>, Failure> {
-    use tenure_engine::store::etcd::{accept_cluster, forget_cluster};
+    use tenure_store::etcd::{accept_cluster, forget_cluster};
     let folder = tenure_engine::config::servers_folder();
     let Some(folder) = folder.filter(|_| !call.clusters.is_empty()) else {
         return Ok(Vec::new());

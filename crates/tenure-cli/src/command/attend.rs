@@ -19,13 +19,13 @@ use tenure_engine::audit::Behind;
 use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::profile::Native;
 use tenure_engine::readings::{self, Readings};
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::file::ThreadSleeper;
-use tenure_engine::store::{Store, StoreError};
 use tenure_os::clock::instant;
 use tenure_os::sync::locked;
+use tenure_store::contract::Which;
+use tenure_store::file::ThreadSleeper;
+use tenure_store::profile::Native;
+use tenure_store::{Store, StoreError};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);

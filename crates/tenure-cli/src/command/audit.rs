@@ -352,7 +352,7 @@ mod windows {
     use super::is_stopped;
     use crate::signals::Signals;
     use tenure_engine::audit::Follower;
-    use tenure_engine::store::file::poll_readable;
+    use tenure_store::file::poll_readable;
 
     /// Sleeps until it is time to look again. `false` if an event asks this process to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {

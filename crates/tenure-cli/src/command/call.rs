@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{Output, Reporter};
 use crate::request::{Format, Surroundings};
-use tenure_engine::tenure_core::LockName;
+use tenure_core::LockName;
 
 /// A call of one verb, and where its answer goes.
 pub(crate) struct Call {

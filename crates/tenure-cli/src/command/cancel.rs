@@ -17,9 +17,9 @@ use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
 use tenure_core::{CancelKind, Claim, Kind, LockName, RequestId, StopRequest, has_ended};
 use tenure_engine::inherited::is_unnamed_run;
-use tenure_engine::profile::{ends_without_release, known_as};
-use tenure_engine::store::{Reading, Verbs};
 use tenure_os::clock::Clock;
+use tenure_store::profile::{ends_without_release, known_as};
+use tenure_store::{Reading, Verbs};
 
 #[cold]
 #[inline(never)]

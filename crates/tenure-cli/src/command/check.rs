@@ -22,11 +22,11 @@ use std::cell::{OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
+use tenure_core::{AgentKey, Host, LockName, Process};
 use tenure_engine::readings::{self, LockReading, READ_AT_ONCE, Readings};
-use tenure_engine::store::contract::Which;
-use tenure_engine::tenure_core::{AgentKey, Host, LockName, Process};
 use tenure_os::clock::Clock;
 use tenure_os::process::Ancestors;
+use tenure_store::contract::Which;
 
 #[cold]
 #[inline(never)]

@@ -11,11 +11,11 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fmt::Write as _;
+use tenure_core::LockName;
 use tenure_engine::cleaning::{self, Step};
 use tenure_engine::readings;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Cleaned, StoreError};
-use tenure_engine::tenure_core::LockName;
+use tenure_store::contract::Which;
+use tenure_store::{Cleaned, StoreError};
 
 #[cold]
 #[inline(never)]

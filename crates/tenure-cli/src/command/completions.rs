@@ -37,12 +37,12 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use tenure_core::{LockName, Policy};
 use tenure_engine::group;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::file::ThreadSleeper;
-use tenure_engine::tenure_core::{LockName, Policy};
 use tenure_os::clock::instant;
 use tenure_os::process::Identity;
+use tenure_store::contract::Which;
+use tenure_store::file::ThreadSleeper;
 
 const BASH: &str = include_str!("completions/tenure.bash");
 const ZSH: &str = include_str!("completions/tenure.zsh");

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tenure_engine::audit::Recording;
 use tenure_engine::place::Why;
-use tenure_engine::store::file::survey;
+use tenure_store::file::survey;
 
 /// How long servers may take to answer.
 const SERVERS_WITHIN: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use tenure_core::{Claim, Entry, LockName, Standing};
 use tenure_engine::fence::{Admission, Guard};
-use tenure_engine::store::Content;
 use tenure_os::clock::{Clock, SystemClock};
+use tenure_store::Content;
 
 /// No etcd has so many revisions. Tokens follow the clock, in microseconds, and are higher.
 const BARE_REVISION_MAX: u64 = 1 << 44;
@@ -95,9 +95,9 @@ fn unknown(message: String) -> Failure {
 }
 
 /// A lock that cannot be read says nothing about a token. That is no refusal.
-fn unknown_if_unreadable(error: tenure_engine::store::StoreError) -> Failure {
+fn unknown_if_unreadable(error: tenure_store::StoreError) -> Failure {
     match error {
-        tenure_engine::store::StoreError::Unreadable { .. } => unknown(error.to_string()),
+        tenure_store::StoreError::Unreadable { .. } => unknown(error.to_string()),
         other => other.into(),
     }
 }

@@ -13,8 +13,8 @@ use crate::request::{ForceRelease, Meant};
 use serde_json::{Value, json};
 use tenure_core::{Claim, Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 use tenure_engine::audit::{Ending, Releaser};
-use tenure_engine::store::Verbs;
 use tenure_os::clock::Clock;
+use tenure_store::Verbs;
 
 #[cold]
 #[inline(never)]
@@ -163,8 +163,8 @@ fn refused(
     refusal: &Refusal,
 ) -> Result<Failure, Failure> {
     let entry = match session.reading(name)?.content {
-        tenure_engine::store::Content::Whole { entry, .. } => entry,
-        tenure_engine::store::Content::Unreadable { .. } => Entry::default(),
+        tenure_store::Content::Whole { entry, .. } => entry,
+        tenure_store::Content::Unreadable { .. } => Entry::default(),
     };
     let view = session.refused(name, refusal, &entry);
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);

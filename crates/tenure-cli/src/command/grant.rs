@@ -12,15 +12,15 @@ use crate::render::lock::LockView;
 use crate::render::{Reporter, clean, clean_path};
 use crate::request::Place;
 use std::path::Path;
-use tenure_engine::engine::{self, Acquired, Limits, Lot};
-use tenure_engine::profile::{Native, Profile as _};
-use tenure_engine::tenure_core::{
+use tenure_core::{
     Claim, Entry, Event, Evidence, Force, ForceOnHeld, Liveness, LivenessLock, LockName, Process,
     Request, is_orphan,
 };
+use tenure_engine::engine::{self, Acquired, Limits, Lot};
 use tenure_os::clock::{Clock, instant, since};
 use tenure_os::offload::at_once;
 use tenure_os::process::liveness;
+use tenure_store::profile::{Native, Profile as _};
 
 impl Session {
     /// Acquires a lock, shows the wait, and reports what happened on the way.

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use tenure_core::{CiEvent, GroupNameError, Subject};
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// The largest event that is read, in bytes: as large as GitHub lets one be.
 const EVENT_BYTES_MAX: u64 = 25 << 20;

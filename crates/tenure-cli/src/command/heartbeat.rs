@@ -12,9 +12,9 @@ use crate::request::Heartbeat;
 use serde_json::{Value, json};
 use tenure_core::{Claim, Entry, LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
 use tenure_engine::inherited::Hold;
-use tenure_engine::profile::known_as;
-use tenure_engine::store::{Content, RenewedOwned, Verbs};
 use tenure_os::clock::Clock;
+use tenure_store::profile::known_as;
+use tenure_store::{Content, RenewedOwned, Verbs};
 
 #[cold]
 #[inline(never)]

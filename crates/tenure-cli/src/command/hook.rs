@@ -53,13 +53,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, LockName};
-use tenure_engine::advice;
 use tenure_engine::config::{CommandRule, Config, OnError};
-use tenure_engine::printed::hex;
 use tenure_engine::shell;
-use tenure_engine::store::contract::AgentSign;
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::regular;
+use tenure_store::advice;
+use tenure_store::contract::AgentSign;
+use tenure_store::printed::hex;
 
 /// When it answers at the latest.
 const PATIENCE: Duration = Duration::from_millis(2_800);

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
-use tenure_engine::advice;
-use tenure_engine::profile::Profile;
 use tenure_os::clock::{instant, nap};
 use tenure_os::private::work_tree;
+use tenure_store::advice;
+use tenure_store::profile::Profile;
 
 /// How long git may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -8,10 +8,11 @@
 use super::session::Session;
 use crate::render::{Reporter, clean, clean_path};
 use crate::spelling::is_slip;
-use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};
-use tenure_engine::store::Reading;
-use tenure_engine::store::contract::Which;
-use tenure_engine::tenure_core::LockName;
+use tenure_core::LockName;
+use tenure_engine::formats::{Fleet, Resume, Session as Sessions};
+use tenure_store::Reading;
+use tenure_store::contract::Which;
+use tenure_store::profile::Profile;
 
 /// Warns, if callers may not mean the same lock by this name and the same words. Each call that names a lock and gets it,
 /// is refused it, or finds it free looks: what lies near may have come since the last one.

@@ -6,14 +6,14 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use serde_json::json;
 use std::time::Duration;
-use tenure_engine::advice::Advice;
+use tenure_core::{Claim, Entry, LockName, Mode, Process, Reason, Refusal, Request};
 use tenure_engine::caller::{choose_owner, is_caller, job_of_caller};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::profile::known_as;
-use tenure_engine::store::{Reading, StoreError};
-use tenure_engine::tenure_core::{Claim, Entry, LockName, Mode, Process, Reason, Refusal, Request};
 use tenure_os::clock::{Clock, instant, nap};
 use tenure_os::process::{Kin, is_descendant_of, shares_processes};
+use tenure_store::advice::Advice;
+use tenure_store::profile::known_as;
+use tenure_store::{Reading, StoreError};
 
 /// Where a call looks for the hold of a run around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

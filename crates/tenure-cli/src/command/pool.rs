@@ -5,10 +5,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
 use crate::request::Pool;
-use tenure_engine::profile::known_as;
-use tenure_engine::store::Reading;
-use tenure_engine::tenure_core::{Claim, Holder, LockName, Mode};
+use tenure_core::{Claim, Holder, LockName, Mode};
 use tenure_os::clock::Clock;
+use tenure_store::Reading;
+use tenure_store::profile::known_as;
 
 impl Session {
     /// Has a claim say what the slots stand for, and refuses one of another pool.

@@ -7,9 +7,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{QueueSelector, isatty, tcflush};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
-use tenure_engine::store::Wake;
-use tenure_engine::store::file::Sleeper;
 use tenure_os::clock::instant;
+use tenure_store::Wake;
+use tenure_store::file::Sleeper;
 
 /// How long the call waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);

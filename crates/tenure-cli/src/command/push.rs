@@ -52,9 +52,9 @@ use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
 use tenure_engine::engine::Wait;
-use tenure_engine::profile::Native;
-use tenure_engine::store::file::{ThreadSleeper, poll_readable};
 use tenure_os::clock::{Clock, instant, nap};
+use tenure_store::file::{ThreadSleeper, poll_readable};
+use tenure_store::profile::Native;
 
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -291,7 +291,7 @@ fn request_of(session: &Session, target: &PushTarget) -> Result<Request, Failure
             process: Some(session.identity.process),
             command: None,
             host: session.identity.host.clone().into(),
-            why: tenure_engine::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
+            why: tenure_store::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
         },
         kind: Kind::Kernel,
         ttl_ms: session.store.policy().supervised_ttl_ms,

@@ -7,14 +7,12 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use std::time::Duration;
+use tenure_core::{Claim, Force, Holder, LockName, Now, Ownership, Released, Request, RequestId};
 use tenure_engine::audit::{Behind, Grant, Occasion, Party, Releaser};
 use tenure_engine::engine::Acquired;
-use tenure_engine::profile::{ends_without_release, known_as};
-use tenure_engine::store::{Cleaned, StoreError, Verbs};
-use tenure_engine::tenure_core::{
-    Claim, Force, Holder, LockName, Now, Ownership, Released, Request, RequestId,
-};
 use tenure_os::clock::Clock;
+use tenure_store::profile::{ends_without_release, known_as};
+use tenure_store::{Cleaned, StoreError, Verbs};
 
 impl Session {
     /// An occasion for the audit. A holder of this call acts, or the caller itself.

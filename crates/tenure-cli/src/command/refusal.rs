@@ -12,15 +12,15 @@ use crate::render::lock::{LockView, age, failure_of};
 use crate::signals::numbers as libc;
 use crate::signals::stop_asked;
 use serde_json::json;
-use tenure_engine::engine::AcquireError;
-use tenure_engine::envelope;
-use tenure_engine::store::{Content, StoreError};
-use tenure_engine::tenure_core::{
+use tenure_core::{
     Cancel, Entry, Force, LockName, Reason, Refusal, RequestId, StaleReason, Standing, UnknownLife,
     UnreadableRule,
 };
+use tenure_engine::engine::AcquireError;
+use tenure_engine::envelope;
 use tenure_os::clock::Clock;
 use tenure_os::process::stopped_among;
+use tenure_store::{Content, StoreError};
 
 impl Session {
     /// Turns an error of the store into the caller's failure, in the words of the profile.

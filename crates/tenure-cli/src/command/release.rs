@@ -18,10 +18,10 @@ use tenure_core::{
 };
 use tenure_engine::audit::{Entry as Recorded, EventName, Events, Filter};
 use tenure_engine::envelope::{stale_reason, utc};
-use tenure_engine::profile::known_as;
-use tenure_engine::store::{Content, Verbs};
 use tenure_os::clock::Clock;
 use tenure_os::process::liveness;
+use tenure_store::profile::known_as;
+use tenure_store::{Content, Verbs};
 
 #[cold]
 #[inline(never)]

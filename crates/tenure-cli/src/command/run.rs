@@ -50,8 +50,8 @@ use std::process::Command;
 use tenure_core::{Cancel, Left, LockName, RequestId};
 use tenure_engine::audit::Releaser;
 use tenure_engine::engine::Limits;
-use tenure_engine::store::{StoreError, Verbs};
 use tenure_os::clock::{Clock, SystemClock};
+use tenure_store::{StoreError, Verbs};
 
 /// Carries it out and shows how it ended.
 pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {

@@ -46,9 +46,9 @@ use std::time::{Duration, Instant};
 use tenure_engine::keep::releases::Releases;
 use tenure_engine::keep::{Life, News};
 use tenure_engine::line::Pool;
-use tenure_engine::store::file::ThreadSleeper;
 use tenure_os::clock::instant;
 use tenure_os::os::{self, Bell, Ringer};
+use tenure_store::file::ThreadSleeper;
 use waits::{LineKey, Pending, TELL, Waits, no_thread_for};
 
 /// How many other requests are carried out at a time, before no further one is read.

@@ -12,16 +12,14 @@ use crate::render::lock::LockView;
 use crate::request::{Format, Place, ShownId};
 use crate::signals::{SignalSleeper, Signals};
 use crate::store::Locks;
-use tenure_engine::advice::Advice;
+use tenure_core::{Claim, Entry, Holder, Host, LockName, Mode, Now, Process, RequestId, Standing};
+use tenure_engine::formats::{self, Settings};
 use tenure_engine::inherited::{self, Hold};
-use tenure_engine::profile::{self, Settings};
-use tenure_engine::store::file::{Sleeper, ThreadSleeper};
-use tenure_engine::store::{Reading, StoreError};
-use tenure_engine::tenure_core::{
-    Claim, Entry, Holder, Host, LockName, Mode, Now, Process, RequestId, Standing,
-};
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::process::{Identity, is_descendant_of};
+use tenure_store::advice::Advice;
+use tenure_store::file::{Sleeper, ThreadSleeper};
+use tenure_store::{Reading, StoreError};
 
 /// Whether the caller descends from a process of one machine, as seen from another.
 pub(super) type Descends<'a> = dyn Fn(&Process, &Host, &Host) -> bool + 'a;
@@ -109,7 +107,7 @@ impl Session {
             return Ok(session);
         }
         let policy = session.store.policy();
-        let Ok(profile) = profile::by_name(policy.name, &Settings::default()) else {
+        let Ok(profile) = formats::by_name(policy.name, &Settings::default()) else {
             return Ok(session);
         };
         let Some(place) = Place::noted_of(&hold.folder, allow_network, profile) else {

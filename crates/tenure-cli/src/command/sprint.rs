@@ -24,8 +24,8 @@ use crate::request::{AcquireArgs, CheckArgs, ReleaseArgs};
 use crate::request::{Check, Place, Release};
 use crate::verb::{self, DocumentArgs, Verb};
 use tenure_core::{Claim, Kind, LockName, Ownership, Released, retry_after_ms};
-use tenure_engine::store::Reading;
 use tenure_os::clock::Clock;
+use tenure_store::Reading;
 
 /// What a call asks for beyond its flags.
 pub(super) enum ExtraInput<'a> {

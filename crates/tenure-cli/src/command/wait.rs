@@ -14,10 +14,10 @@ use crate::request;
 use crate::signals::stop_asked;
 use serde_json::{Value, json};
 use std::time::Instant;
+use tenure_core::{Entry, LockName, Mode, Reason};
 use tenure_engine::engine::{Observer, Wait};
-use tenure_engine::store::StoreError;
-use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason};
 use tenure_engine::vacancy::{Look, Onlooker, Vacancy, WaitResult, until_room};
+use tenure_store::StoreError;
 
 #[cold]
 #[inline(never)]

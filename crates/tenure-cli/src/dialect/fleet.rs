@@ -9,8 +9,8 @@ use crate::failure::{Failure, object};
 use crate::render::FailureDocument;
 use crate::render::lock::{HolderView, LockView, timestamp};
 use serde_json::{Map, Value, json};
+use tenure_core::{Claim, LockName, Now, Reason, Takeover};
 use tenure_engine::envelope::json_line;
-use tenure_engine::tenure_core::{Claim, LockName, Now, Reason, Takeover};
 
 pub(crate) struct Fleet;
 

@@ -20,7 +20,7 @@ impl Dialect for Resume {
                 ..
             } => {
                 let from = previous.and_then(|claim| claim.holder.process);
-                Some(tenure_engine::profile::resume::takeover_text(
+                Some(tenure_engine::formats::resume::takeover_text(
                     name, *why, from,
                 ))
             }

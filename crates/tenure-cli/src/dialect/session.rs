@@ -4,7 +4,7 @@ use super::{CallRefusal, CallResult, Dialect, PersonLine, seconds};
 use crate::failure::Failure;
 use crate::render::clean;
 use tenure_core::{Claim, LockName, Now, Takeover};
-use tenure_engine::profile::known_as;
+use tenure_store::profile::known_as;
 
 pub(crate) struct Session;
 

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Retry, object};
 use crate::render::clean;
 use serde_json::Value;
 use tenure_core::{Claim, Life, Standing, Takeover};
-use tenure_engine::store::StoreError;
+use tenure_store::StoreError;
 
 pub(crate) struct Sprint;
 

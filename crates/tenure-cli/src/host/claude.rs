@@ -7,7 +7,7 @@ use super::{Tells, Tool, Written, event, files_in, name_of};
 use crate::args::value::AgentHost;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use tenure_engine::advice;
+use tenure_store::advice;
 
 pub(super) static HOST: Host = Host {
     name: "Claude Code",

@@ -4,12 +4,12 @@
 use crate::failure::Failure;
 use std::time::Duration;
 use tenure_core::Reason;
-use tenure_engine::advice::Advice;
 use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
     HolderView, LockView, StandstillView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
-use tenure_engine::profile::ENDS_WITHOUT_RELEASE;
+use tenure_store::advice::Advice;
+use tenure_store::profile::ENDS_WITHOUT_RELEASE;
 
 /// The failure of a caller that wanted this lock.
 pub(crate) fn failure_of(

@@ -16,10 +16,10 @@ use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::time::{Duration, Instant};
+use tenure_core::{Claim, Entry, Host, Kind, LockName, Mode as Hold, Now};
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::store::StoreError;
-use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, LockName, Mode as Hold, Now};
 use tenure_os::clock::{instant, since};
+use tenure_store::StoreError;
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);

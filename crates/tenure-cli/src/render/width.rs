@@ -4,7 +4,7 @@
 //! wide rather than too narrow. The text was made safe to print before ([`super::clean`]).
 
 use std::borrow::Cow;
-use tenure_engine::printed::is_printed_ascii;
+use tenure_store::printed::is_printed_ascii;
 use unicode_width::UnicodeWidthChar;
 
 /// The sign for the part that was left out.

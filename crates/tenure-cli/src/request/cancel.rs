@@ -150,8 +150,8 @@ impl Cancel {
             })
         } else {
             Whom::Holder {
-                actor: typed.actor.as_deref().map(tenure_engine::profile::why),
-                why: tenure_engine::profile::why(typed.why.as_deref().unwrap_or_default()),
+                actor: typed.actor.as_deref().map(tenure_store::profile::why),
+                why: tenure_store::profile::why(typed.why.as_deref().unwrap_or_default()),
                 grace,
                 force: typed.force,
             }

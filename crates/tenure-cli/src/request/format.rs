@@ -7,7 +7,8 @@ use super::{ClaimWords, Intends, Place, Surroundings, Variables, fresh_id, inten
 use crate::args::Common;
 use crate::failure::Failure;
 use tenure_core::{Claim, Holder, Policy, RequestId};
-use tenure_engine::profile::{self, ProfileError};
+use tenure_engine::formats::ProfileError;
+use tenure_store::profile;
 
 /// The formats of records, and the product's own lists of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

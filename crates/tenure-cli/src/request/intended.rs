@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use tenure_engine::intent::{self, Intent, IntentError, Mode};
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// The key in `metadata` that is the product's own.
 const OWN: &str = "tenure";

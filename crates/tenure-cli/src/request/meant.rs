@@ -71,7 +71,7 @@ impl Meant {
 
     /// Whether a hold is the one.
     pub(crate) fn is(&self, claim: &Claim) -> bool {
-        let has_id = |id: &String| tenure_engine::profile::known_as(&claim.holder) == id;
+        let has_id = |id: &String| tenure_store::profile::known_as(&claim.holder) == id;
         self.request_id.as_ref().is_none_or(has_id)
             && self.token.is_none_or(|token| claim.token == Some(token))
     }

@@ -10,20 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Mode, Policy};
-use tenure_engine::advice::{self, Advice};
 use tenure_engine::audit::{self, Recording};
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
+use tenure_engine::formats::{self, Settings};
 use tenure_engine::group::of_lock;
 use tenure_engine::inherited::{self, Around, Hold, Saw};
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, At, Why};
-use tenure_engine::profile::{self, Native, Profile, Settings};
 use tenure_engine::repository;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::file::{FileStore, Sleeper, ThreadSleeper};
 use tenure_os::process::Identity;
 use tenure_os::trust::Named;
+use tenure_store::advice::{self, Advice};
+use tenure_store::contract::Which;
+use tenure_store::file::{FileStore, Sleeper, ThreadSleeper};
+use tenure_store::profile::{Native, Profile};
 
 /// What a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -396,7 +397,7 @@ impl Place {
         if self.records_of_groups.is_some() || !self.is_folder() {
             return None;
         }
-        let records = profile::Session::default();
+        let records = formats::Session::default();
         let folder = name_of(&self.location);
         Some(Self {
             folder: FileStore::folder_beside(&records, &folder),
@@ -740,6 +741,7 @@ impl Place {
                     _ => FileStore::with_profile(profile, folder, here, sleeper),
                 };
                 let store = store.allow_network(self.allow_network);
+                let store = store.asking(config::is_machines_folder);
                 let store = if self.is_named { store } else { store.found() };
                 let store = if self.is_machines {
                     store.of_machine()
@@ -1033,7 +1035,7 @@ fn profile_of(
         lock_file_name: common.lock_file_name.clone(),
         stale_after_ms: stale_after.transpose()?.map(value::millis),
     };
-    Ok(profile::by_name(&name, &settings)?)
+    Ok(formats::by_name(&name, &settings)?)
 }
 
 /// The files that a call made here would read, in the order in which they are asked. Each of them is looked at
@@ -1151,7 +1153,7 @@ fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
 
 #[cfg(all(feature = "etcd", unix))]
 fn servers(source: &str, url: &str) -> Result<Location, Failure> {
-    let address = tenure_engine::store::etcd::Address::parse(url).map_err(|why| {
+    let address = tenure_store::etcd::Address::parse(url).map_err(|why| {
         // The wrong part may be a password, so the message does not repeat it.
         Failure::bad_arguments(format!("{source}: {why}"))
     })?;

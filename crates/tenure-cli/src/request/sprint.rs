@@ -18,8 +18,8 @@ use fields::BYTES_MAX;
 use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
+use tenure_core::{LockName, RequestId};
 use tenure_engine::envelope::clean_path;
-use tenure_engine::tenure_core::{LockName, RequestId};
 
 /// The longest `epic_spec`: as long as the longest path.
 const EPIC_SPEC_BYTES_MAX: usize = 4096;

@@ -22,9 +22,9 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tenure_engine::store::Wake;
-use tenure_engine::store::file::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 use tenure_os::clock::instant;
+use tenure_store::Wake;
+use tenure_store::file::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 use windows_sys::Win32::Foundation::{HANDLE, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::System::Console::{
     CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, SetConsoleCtrlHandler,

@@ -17,8 +17,8 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 use tenure_core::{Entry, LockName};
 use tenure_engine::agent::Agent;
-use tenure_engine::store::contract::AgentSign;
 use tenure_os::clock::instant;
+use tenure_store::contract::AgentSign;
 
 /// How often a hold is looked at.
 const LOOK: Duration = Duration::from_secs(1);

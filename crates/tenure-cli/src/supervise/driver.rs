@@ -30,13 +30,13 @@ use rustix::process::{
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tenure_core::Renewal;
 use tenure_engine::keep::{Ask, Step};
-use tenure_engine::store::contract::Notices;
-use tenure_engine::store::file::poll_readable;
-use tenure_engine::store::{StoreError, Verbs};
-use tenure_engine::tenure_core::Renewal;
 use tenure_os::clock::{instant, nap};
 use tenure_os::process::{BeforeFork, group_of, session_of};
+use tenure_store::contract::Notices;
+use tenure_store::file::poll_readable;
+use tenure_store::{StoreError, Verbs};
 
 /// How long work has to last before its locks are watched.
 const NEWS_AFTER: Duration = Duration::from_millis(20);

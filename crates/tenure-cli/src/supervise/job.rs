@@ -20,12 +20,12 @@ use std::os::windows::io::{AsHandle, AsRawHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+use tenure_core::Renewal;
 use tenure_engine::keep::{Ask, Step};
-use tenure_engine::store::file::poll_readable;
-use tenure_engine::store::{StoreError, Verbs};
-use tenure_engine::tenure_core::Renewal;
 use tenure_os::clock::{instant, nap};
 use tenure_os::process::BeforeFork;
+use tenure_store::file::poll_readable;
+use tenure_store::{StoreError, Verbs};
 
 /// How often the supervisor looks at the locks.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);

@@ -16,13 +16,13 @@ use crate::render::say;
 use crate::signals::Signals;
 use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
+use tenure_core::{AgentKey, Cancel, LockName, Now, Process, Renewal};
 use tenure_engine::keep::{Ask, Life, Loss, News, Step};
-#[cfg(unix)]
-use tenure_engine::store::file::Own;
-use tenure_engine::store::{Handle, StoreError};
-use tenure_engine::tenure_core::{AgentKey, Cancel, LockName, Now, Process, Renewal};
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::process::BeforeFork;
+#[cfg(unix)]
+use tenure_store::file::Own;
+use tenure_store::{Handle, StoreError};
 
 /// A lock under which a command runs.
 pub(crate) struct RunLock<'a> {
@@ -493,7 +493,7 @@ impl RunState {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use tenure_engine::tenure_core::LeaseTerms;
+    use tenure_core::LeaseTerms;
     use tenure_os::clock::SystemClock;
 
     const LEASE: LeaseTerms = LeaseTerms {

@@ -38,9 +38,9 @@ use std::time::{Duration, Instant};
 use tenure_core::Process;
 use tenure_engine::inherited;
 use tenure_engine::inherited::Folder;
-use tenure_engine::store::file::{is_kept_by, poll_readable};
 use tenure_os::clock::{self, instant};
 use tenure_os::process::start_time;
+use tenure_store::file::{is_kept_by, poll_readable};
 
 /// How often new descendants are looked for.
 const LOOK: Duration = Duration::from_millis(20);

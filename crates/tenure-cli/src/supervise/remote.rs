@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::Scope;
 use tenure_core::{Now, Process, Renewal};
-use tenure_engine::store::{Handle, StoreError, Verbs};
+use tenure_store::{Handle, StoreError, Verbs};
 
 /// What is asked about a hold.
 #[derive(Debug, Clone)]

@@ -449,7 +449,7 @@ fn examples(below: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
     use crate::args::{FLEET, SESSION, SPRINT};
-    use tenure_engine::tenure_core::Policy;
+    use tenure_core::Policy;
 
     #[test]
     fn the_whole_page_has_every_flag_of_every_verb() {

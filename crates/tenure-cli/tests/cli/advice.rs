@@ -447,6 +447,6 @@ fn no_answer_writes_such_a_line_by_hand() {
     assert_eq!(
         by_hand,
         Vec::<String>::new(),
-        "tenure_engine::advice writes them"
+        "tenure_store::advice writes them"
     );
 }

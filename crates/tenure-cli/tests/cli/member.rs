@@ -25,8 +25,8 @@ use tenure_core::{
     Cancel, CancelKind, Claim, Entry, Host, Lease, Mode, Process, Queueing, RequestId, Reservation,
     Stamp, WaitingFor,
 };
-use tenure_engine::store::file::fuzzing;
 use tenure_os::clock::instant;
+use tenure_store::file::fuzzing;
 
 /// How long a call may take: the guard's five seconds, and what a loaded machine adds.
 const PATIENCE: Duration = Duration::from_secs(25);

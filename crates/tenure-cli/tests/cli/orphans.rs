@@ -7,7 +7,7 @@ use super::support::{
 use rustix::process::Signal;
 use std::time::Duration;
 use tenure::resume::{ResumeLockError, ResumeLockManager};
-use tenure_engine::store::file::{Byte, ByteLock, Mode};
+use tenure_store::file::{Byte, ByteLock, Mode};
 
 /// A run with its command on record, whose supervisor is dead.
 fn orphan(scene: &Scene, name: &str, flags: &[&str], prelude: &str) -> Held {

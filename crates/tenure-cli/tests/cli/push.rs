@@ -953,7 +953,7 @@ fn a_branch_that_says_not_where_to_is_refused_before_anything_is_touched() {
             message.ends_with("name the branch with --branch"),
             "{message}"
         );
-        let elsewhere = tenure_engine::advice::word(&elsewhere);
+        let elsewhere = tenure_store::advice::word(&elsewhere);
         let fix = format!("tenure --profile native --dir {elsewhere} push --branch {branch}");
         assert_eq!(error["fix_command"], fix, "{refused:#}");
         shared

@@ -22,12 +22,13 @@ use tenure_core::{
     Claim, Entering, Force, Holder, Host, Kind, LockName, Now, Ownership, Patience, Policy,
     Process as Owner, Reason, Released, Request, RequestId, Standing,
 };
-use tenure_engine::profile::{Settings, by_name, known_as};
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::file::{FileStore, ThreadSleeper};
-use tenure_engine::store::{Content, Store, StoreError, Verbs};
+use tenure_engine::formats::{Settings, by_name};
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::process::{Identity, start_time};
+use tenure_store::contract::Which;
+use tenure_store::file::{FileStore, ThreadSleeper};
+use tenure_store::profile::known_as;
+use tenure_store::{Content, Store, StoreError, Verbs};
 
 /// How many images are drawn for each cut.
 const DRAWN: usize = 4;

@@ -8,7 +8,6 @@
 
 use super::stream::StreamFile as FileName;
 use super::{AuditError, Place};
-use crate::printed::clean_path;
 use std::path::{Path, PathBuf};
 use tenure_os::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use tenure_os::private::IGNORE_FILE;
@@ -18,6 +17,7 @@ use tenure_os::private::{
     ignore_all, make_folder, make_own_folder_in, open_or_make, open_own_folder, open_own_folder_in,
 };
 use tenure_os::trust::{self, Contents, Distrust, Named, OpenRefusal};
+use tenure_store::printed::clean_path;
 
 /// Device and number: the same as long as a file lives, whatever its name.
 pub(super) type Inode = (u64, u64);

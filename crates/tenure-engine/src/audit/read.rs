@@ -11,13 +11,13 @@ use super::entry::{Entry, Facts};
 use super::folder::{File, Folder, Inode};
 use super::stream::{Stream, StreamFile, is_made_of_one};
 use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, span};
-use crate::printed::clean_path;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 use tenure_core::AgentKey;
 use tenure_os::os::{self, AsDescriptor, Errno, uninterrupted};
+use tenure_store::printed::clean_path;
 
 /// The longest line that is looked at. Lines of tenure are shorter; other writers may be less careful.
 const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;

@@ -8,7 +8,6 @@ use super::span::{self, Span};
 use super::text::{instant, render, to_the_millisecond};
 use super::{EventName, SUFFIX, Stream};
 use crate::agent_view::AgentView;
-use crate::printed::{self, acts, hex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac_sha256::Hash as Sha256;
@@ -19,6 +18,7 @@ use std::time::Duration;
 use tenure_core::{
     AgentKey, Claim, Event, Holder, LockName, RequestId, StaleReason, Stamp, Takeover,
 };
+use tenure_store::printed::{self, acts, hex};
 
 /// The longest line, its newline included.
 pub const LINE_BYTES_MAX: usize = 64 << 10;

@@ -1,6 +1,6 @@
 //! How an event is written: its object on one line, and its instants, there and back.
 
-use crate::printed::document::json_line;
+use crate::document::json_line;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 

@@ -4,12 +4,12 @@
 //! names are still read, and the built-in profile that each began as: a hold that was taken under one lies where
 //! that profile keeps it. Which calls go on and which are refused, the caller decides.
 
-use crate::printed::clean_path;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use tenure_core::Policy;
+use tenure_store::printed::clean_path;
 use toml::{Table, Value};
 
 /// The key that chooses a profile in a file with such tables: TOML gives one key one kind of value.

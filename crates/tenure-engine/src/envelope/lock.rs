@@ -1,12 +1,12 @@
 //! The facts of a lock as a document, and the failure of a call that did not get it.
 
 use super::{Exit, Failure, Retry, human};
-use crate::advice;
 use crate::view::{HolderView, LockView, StandstillView, Timestamp, age, is_retryable};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tenure_core::{PENDING_MAX, Reason};
+use tenure_store::advice;
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -8,10 +8,10 @@ use crate::audit::AuditError;
 use crate::caller::OwnerError;
 use crate::config::ConfigError;
 use crate::fence::GuardError;
-use crate::profile::ProfileError;
-use crate::store::StoreError;
+use crate::formats::ProfileError;
 use serde_json::Value;
 use std::io::ErrorKind;
+use tenure_store::StoreError;
 
 /// How a process ends, and the word for programs.
 type FailureRow = (Exit, &'static str);
@@ -34,10 +34,8 @@ fn of_store(error: &StoreError) -> FailureRow {
         StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
             (Exit::StoreUnavailable, "STORE_UNREACHABLE")
         }
-        StoreError::Format { .. }
-        | StoreError::Record { .. }
-        | StoreError::Contended { .. }
-        | StoreError::Io { .. } => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
+        // `Format`, `Record`, `Contended` and `Io`. In another crate the enum may grow: a new reason counts as these.
+        _ => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
     }
 }
 
@@ -120,7 +118,7 @@ impl From<StoreError> for Failure {
         if let StoreError::Unreadable { place, .. } = error {
             failure.detail = Some(format!(
                 "lock_file={} holder_pid=unknown holder_age_ms=unknown",
-                crate::advice::word(&place)
+                tenure_store::advice::word(&place)
             ));
             failure.context.insert("lock_file".into(), place.into());
             failure.context.insert("holder".into(), Value::Null);

@@ -1,10 +1,10 @@
 //! Whose an inherited hold is: of which lock, of which claim, and whether the caller works under that claim.
 
 use super::{Hold, holds};
-use crate::profile::ends_without_release;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, LockName};
 use tenure_os::process::{Kin, kin_of_run};
+use tenure_store::profile::ends_without_release;
 
 /// The folder that a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ
 /// in their text, but not in their device and number. A path that leads nowhere is known by its text,

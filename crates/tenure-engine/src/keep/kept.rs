@@ -2,11 +2,11 @@
 
 use super::pending::NewHolds;
 use super::{Ask, Life, News};
-use crate::store::StoreError;
 use std::time::Duration;
 use tenure_core::{Now, Renewal};
 use tenure_os::clock::Clock;
 use tenure_os::os::{Descriptor, Ringer};
+use tenure_store::StoreError;
 
 /// How the thread learns what other processes do to its holds.
 #[derive(Debug, Clone)]

@@ -10,7 +10,6 @@
 //! The threads start when there is a release, and end when there is none. What is not guaranteed: a process that ends before
 //! the servers have answered leaves its holds to their leases.
 
-use crate::store::StoreError;
 use crate::sync::locked;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -18,6 +17,7 @@ use std::time::{Duration, Instant};
 use tenure_core::LockName;
 use tenure_os::clock::instant;
 use tenure_os::offload::Logs;
+use tenure_store::StoreError;
 
 /// How long all callers together wait while the servers are silent.
 pub const WAIT_MAX: Duration = Duration::from_secs(1);

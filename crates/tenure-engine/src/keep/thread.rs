@@ -18,14 +18,14 @@ use super::kept::{Home, KeeperHold, Watching};
 use super::pending::Ring;
 use super::worker::{HoldAnswer, Worker};
 use super::{Ask, Life, News, Step};
-use crate::store::StoreError;
-use crate::store::file::poll_readable;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tenure_os::clock::{instant, nap};
 use tenure_os::os::{self, Bell, BorrowedDescriptor, Descriptor, Notice, Ringer};
+use tenure_store::StoreError;
+use tenure_store::file::poll_readable;
 
 /// How long a hold has to last before the thread looks after it.
 const SETTLE: Duration = Duration::from_millis(20);

@@ -6,11 +6,11 @@
 
 use super::Ask;
 use super::kept::KeeperHold;
-use crate::store::StoreError;
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
 use tenure_core::{Now, Renewal};
 use tenure_os::os::{self, Bell, BorrowedDescriptor};
+use tenure_store::StoreError;
 
 /// A question about a hold.
 struct Question<T> {

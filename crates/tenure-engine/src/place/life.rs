@@ -1,12 +1,12 @@
 //! Whether the run lives that has handed a place down.
 
+use crate::formats::{self, Settings};
 use crate::inherited::{AROUND, Around, At};
-use crate::profile::{self, Settings};
-use crate::store::Store;
-use crate::store::file::{FileStore, ThreadSleeper};
 use tenure_core::{Host, Liveness, LockName, Now, Standing};
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::process::{self, Identity};
+use tenure_store::Store;
+use tenure_store::file::{FileStore, ThreadSleeper};
 
 /// The place that a run around this process hands down, if that run lives. Whoever has the variable is inside, with or
 /// without being a descendant.
@@ -40,7 +40,7 @@ fn is_held(around: &Around, here: Host) -> bool {
         At::Folder(folder) => {
             let settings = Settings::default();
             let records = around.records.as_deref().unwrap_or("native");
-            let Ok(profile) = profile::by_name(records, &settings) else {
+            let Ok(profile) = formats::by_name(records, &settings) else {
                 return false;
             };
             let store = FileStore::with_profile(profile, folder, here, Box::new(ThreadSleeper));
@@ -69,7 +69,7 @@ fn has(store: &impl Store, name: &LockName, token: u64, now: &Now) -> Option<boo
 /// Asks servers whether they have this hold of a lock; `None` if they do not answer.
 #[cfg(all(feature = "etcd", unix))]
 fn has_there(url: &str, here: Host, name: &LockName, token: u64, now: &Now) -> Option<bool> {
-    use crate::store::etcd::{Address, Credentials, EtcdStore};
+    use tenure_store::etcd::{Address, Credentials, EtcdStore};
     let address = Address::parse(url).ok()?;
     let credentials = Credentials::from_environment().ok()?;
     let store = EtcdStore::new(&address, &credentials, here, Box::new(ThreadSleeper)).ok()?;

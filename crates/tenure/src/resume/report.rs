@@ -3,8 +3,9 @@
 use super::{Override, Place};
 use crate::audit::{self, AuditLog, Occasion, Record};
 use crate::engine::Acquired;
-use crate::profile::resume::takeover_text;
-use crate::profile::{Profile, Resume};
+use crate::formats::Resume;
+use crate::formats::resume::takeover_text;
+use crate::profile::Profile;
 use tenure_core::{Event, LockName};
 
 /// Reports an acquired lock. Takeovers go to the audit too, where the users of the old holder can find

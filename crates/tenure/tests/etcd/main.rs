@@ -8,7 +8,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
-#[path = "../../../tenure-engine/src/store/etcd/api.rs"]
+#[path = "../../../tenure-store/src/etcd/api.rs"]
 #[allow(dead_code, unused_imports, reason = "the store uses the rest of it")]
 mod api;
 mod cluster;
@@ -19,7 +19,7 @@ mod jobs;
 mod known;
 mod many;
 mod net;
-#[path = "../../../tenure-engine/tests/conformance/overtaken.rs"]
+#[path = "../../../tenure-conformance/tests/conformance/overtaken.rs"]
 mod overtaken;
 mod proxy;
 mod restart;

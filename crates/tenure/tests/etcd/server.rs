@@ -6,8 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tenure_engine::store::etcd::Address;
 use tenure_os::clock::instant;
+use tenure_store::etcd::Address;
 
 /// A member of a cluster of one.
 pub(crate) struct Server {

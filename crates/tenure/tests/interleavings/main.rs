@@ -21,7 +21,7 @@
 #[path = "../../../tenure-os/src/cancel.rs"]
 mod cancel;
 mod ends;
-#[path = "../../../tenure-engine/src/store/file/ends.rs"]
+#[path = "../../../tenure-store/src/file/ends.rs"]
 mod files;
 mod guard;
 #[path = "../../../tenure-os/src/logs.rs"]

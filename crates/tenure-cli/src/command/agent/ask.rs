@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use tenure_engine::advice;
 use tenure_os::clock::{instant, nap, since};
+use tenure_store::advice;
 
 const PAUSE: Duration = Duration::from_millis(10);
 

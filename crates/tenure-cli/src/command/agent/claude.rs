@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use tenure_engine::advice::{self, is_program};
+use tenure_store::advice::{self, is_program};
 
 /// How long `claude` may take. It is a large program, and a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,7 +11,7 @@ use jsonc_parser::ast::Value as Node;
 use jsonc_parser::common::{Range, Ranged};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// The place of a member of an object. Of several with one name the last one counts, as for the hosts.
 fn index_of(object: &Node<'_>, key: &str) -> Option<usize> {

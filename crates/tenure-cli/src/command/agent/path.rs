@@ -9,8 +9,8 @@ use std::fs::{self, Metadata, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use tenure_engine::advice;
 use tenure_os::regular;
+use tenure_store::advice;
 
 /// What a build is known by. Only this place has the whole text, so no other bytes of the program look like it.
 #[used]

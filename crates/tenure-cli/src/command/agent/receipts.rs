@@ -19,9 +19,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_engine::config::default_folder;
-use tenure_engine::printed::hex;
 use tenure_os::clock::{instant, nap, since};
 use tenure_os::regular;
+use tenure_store::printed::hex;
 
 /// How long an installation waits for another one, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -23,7 +23,7 @@ use crate::request::Agent;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use tenure_engine::advice;
+use tenure_store::advice;
 
 /// What follows where a command cannot use the place of its lock.
 const WITHOUT_PLACE: &str =

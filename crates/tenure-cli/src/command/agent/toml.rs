@@ -7,7 +7,7 @@
 
 use crate::host::{NAME, VARIABLES, is_our_server, is_started};
 use serde_json::Value as Json;
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 use toml::de::DeTable;
 use toml::{Spanned, Table, Value};
 

@@ -19,10 +19,10 @@ use std::time::Duration;
 use tenure_core::{
     Claim, Entry, Evidence, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
-use tenure_engine::profile::{ends_without_release, known_as};
-use tenure_engine::store::{Content, Reading};
 use tenure_os::clock::{Clock, instant, nap, since};
 use tenure_os::process;
+use tenure_store::profile::{ends_without_release, known_as};
+use tenure_store::{Content, Reading};
 
 /// How long the kernel may take to release the liveness lock of processes that have ended.
 const LIVENESS_LOCK_ENDS: Duration = Duration::from_secs(2);

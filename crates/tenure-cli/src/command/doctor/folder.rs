@@ -7,13 +7,13 @@ use crate::render::clean_path;
 use crate::render::doctor::Report;
 use crate::render::findings::Status;
 use std::path::Path;
-use tenure_engine::advice;
-use tenure_engine::place::line_that_makes;
+use tenure_core::LockName;
 use tenure_engine::readings;
-use tenure_engine::store::StoreError;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::file::survey::{Nearest, Survey, Users};
-use tenure_engine::tenure_core::LockName;
+use tenure_store::StoreError;
+use tenure_store::advice;
+use tenure_store::advice::line_that_makes;
+use tenure_store::contract::Which;
+use tenure_store::file::survey::{Nearest, Survey, Users};
 
 /// A file as the store makes them.
 const LOCK_FILE: &str = "x.tenure";

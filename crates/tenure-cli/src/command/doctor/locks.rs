@@ -7,16 +7,14 @@ use crate::render::findings::Status;
 use crate::store::Clusters;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tenure_engine::advice;
-use tenure_engine::profile::{ends_without_release, is_dated_ahead};
+use tenure_core::{Claim, LockName, Now, StaleUnforced, Stamp, Standing, UnreadableRule};
 use tenure_engine::readings::{self, LockReading, Readings};
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Content, Reading, StoreError};
-use tenure_engine::tenure_core::{
-    Claim, LockName, Now, StaleUnforced, Stamp, Standing, UnreadableRule,
-};
 use tenure_os::clock;
 use tenure_os::trust::{self, Distrust};
+use tenure_store::advice;
+use tenure_store::contract::Which;
+use tenure_store::profile::{ends_without_release, is_dated_ahead};
+use tenure_store::{Content, Reading, StoreError};
 
 /// How many locks are named in a line.
 const NAMED_MAX: usize = 3;

@@ -6,10 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
-use tenure_engine::store::Wake;
-use tenure_engine::store::file::poll_readable;
-use tenure_engine::store::file::trial::{self, Other, Trial, TrialResult};
 use tenure_os::clock::instant;
+use tenure_store::Wake;
+use tenure_store::file::poll_readable;
+use tenure_store::file::trial::{self, Other, Trial, TrialResult};
 
 /// How long the other process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@
 use crate::args::value::AgentHost;
 use crate::host::{Tells, Tool};
 use serde_json::{Map, Value};
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// The longest event that is read.
 pub(super) const EVENT_MAX: usize = 1 << 20;

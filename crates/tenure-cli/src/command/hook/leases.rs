@@ -18,9 +18,9 @@ use tenure_engine::audit::Grant;
 use tenure_engine::config::{Config, OnError, PathRule};
 use tenure_engine::engine::AcquireError;
 use tenure_engine::leased_path::{self, Across, PathLock};
-use tenure_engine::store::Verbs;
-use tenure_engine::store::contract::AgentSign;
 use tenure_os::clock::Clock;
+use tenure_store::Verbs;
+use tenure_store::contract::AgentSign;
 
 /// How long servers may be silent until the answer names them as the reason. It leaves time for that answer.
 const SERVERS: Duration = Duration::from_millis(1_500);

@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Now, Ownership, Renewal};
 use tenure_engine::keep::{self, Ask, Home, KeeperHold, Life, NewHolds, News, Watching};
-use tenure_engine::profile::known_as;
 use tenure_engine::readings;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Content, RenewedOwned, StoreError, Verbs};
 use tenure_os::clock::Clock;
 use tenure_os::os::{Descriptor, Ringer};
+use tenure_store::contract::Which;
+use tenure_store::profile::known_as;
+use tenure_store::{Content, RenewedOwned, StoreError, Verbs};
 use tokio::sync::oneshot;
 
 /// The time to the next look for holds after one that failed.

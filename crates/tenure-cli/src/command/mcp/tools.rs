@@ -27,12 +27,12 @@ use std::time::Duration;
 use tenure_core::{AgentKey, Claim, Entry, LockName, RequestId};
 use tenure_engine::agent::Agent;
 use tenure_engine::caller::Chosen;
-use tenure_engine::profile::known_as;
 use tenure_engine::readings;
-use tenure_engine::store::contract::{AgentSign, Which};
 use tenure_os::cancel::{Cancel, listening};
 use tenure_os::clock::{Clock, nap};
 use tenure_os::process;
+use tenure_store::contract::{AgentSign, Which};
+use tenure_store::profile::known_as;
 use tokio::sync::Notify;
 
 /// How the ids begin by which the next server of a program knows the holds of an earlier one.

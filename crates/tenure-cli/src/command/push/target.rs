@@ -18,7 +18,7 @@ use crate::render::Reporter;
 use hmac_sha256::Hash as Sha256;
 use std::path::Path;
 use tenure_core::{LockName, NameError};
-use tenure_engine::printed::hex;
+use tenure_store::printed::hex;
 
 /// How much of the repository's name, and of the branch's, a lock's name shows.
 const SHOWN_MAX: usize = 40;

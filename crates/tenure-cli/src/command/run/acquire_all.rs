@@ -12,15 +12,15 @@ use crate::render::Reporter;
 use crate::signals;
 use crate::supervise::locks::{self, RunLock};
 use std::time::Duration;
+use tenure_core::{Claim, LeaseTerms, LockName, Now, Renewal, Request, RequestId};
 use tenure_engine::audit::Occasion;
 use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::inherited;
 use tenure_engine::keep::{Ask, Life, Step};
-use tenure_engine::profile::known_as;
-use tenure_engine::store::{Handle, Verbs};
-use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Now, Renewal, Request, RequestId};
 use tenure_os::clock::Clock;
 use tenure_os::offload::at_once;
+use tenure_store::profile::known_as;
+use tenure_store::{Handle, Verbs};
 
 /// A lock that a run wants.
 pub(crate) struct RunTarget<'a> {

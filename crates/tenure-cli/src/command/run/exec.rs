@@ -18,7 +18,7 @@ use crate::store::Part;
 use crate::supervise::locks::SpawnError;
 use std::process::Command;
 use tenure_core::{Event, Holder, Takeover};
-use tenure_engine::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
+use tenure_store::profile::{ENDS_WITHOUT_RELEASE, ends_without_release};
 
 /// Marks a claim that will end without a release.
 pub(super) fn mark(holder: &mut Holder) {

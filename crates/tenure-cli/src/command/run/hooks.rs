@@ -13,8 +13,8 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tenure_engine::store::file::poll_readable;
 use tenure_os::clock::instant;
+use tenure_store::file::poll_readable;
 
 /// How often the run looks after its locks while a hook runs.
 const LOOK: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::time::Duration;
 use tenure_core::{Claim, Force, Kind, LockName, Patience, Process, Request, RequestId};
 use tenure_engine::engine::Keep;
-use tenure_engine::profile::known_as;
+use tenure_store::profile::known_as;
 
 /// The locks that a run is going to take.
 pub(crate) struct Plan<'a> {

@@ -11,7 +11,7 @@ use crate::supervise::{OnLost, Terms};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tenure_engine::advice;
+use tenure_store::advice;
 
 /// The usual terms of a command: it is asked to end, then by SIGTERM, then killed.
 pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {

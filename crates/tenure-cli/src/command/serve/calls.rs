@@ -17,23 +17,23 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure_core::Left;
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Ownership, Process, Renewal, RequestId};
 use tenure_engine::audit::{Ending, Occasion, Releaser};
 use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::envelope::LockView;
 use tenure_engine::keep::releases::{Leaving, ReleaseTry};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
-use tenure_engine::profile::known_as;
 use tenure_engine::readings;
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::verbs::{Adopted, Adopter};
-use tenure_engine::store::{Handle, Reading, StoreError, Verbs};
-use tenure_engine::tenure_core::Left;
 use tenure_os::cancel::{Cancel, listened};
 use tenure_os::clock::{Clock, instant, nap};
 use tenure_os::offload::Logs;
 use tenure_os::process;
 use tenure_os::sync::locked;
+use tenure_store::contract::Which;
+use tenure_store::profile::known_as;
+use tenure_store::verbs::{Adopted, Adopter};
+use tenure_store::{Handle, Reading, StoreError, Verbs};
 
 /// A lock of a hold.
 pub(super) struct HoldPart {

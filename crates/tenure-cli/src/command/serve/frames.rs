@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: u64 = 1;

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tenure_core::{Now, Renewal};
 use tenure_engine::keep::{Ask, Home, KeeperHold, LeaseEnd, Life, NewHolds, News, Watching};
-use tenure_engine::store::StoreError;
 use tenure_os::clock::{Clock, SystemClock};
 use tenure_os::os::{Descriptor, Ringer};
+use tenure_store::StoreError;
 
 /// How often a hold is looked at that nothing tells of.
 const LOOK: Duration = Duration::from_secs(1);

@@ -55,5 +55,5 @@ fn command_line(pid: u32) -> Option<String> {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let text = String::from_utf8_lossy(&words);
     let text = text.trim_end_matches('\0').replace('\0', " ");
-    (!text.is_empty()).then(|| tenure_engine::profile::why(&text))
+    (!text.is_empty()).then(|| tenure_store::profile::why(&text))
 }

@@ -31,9 +31,9 @@ use tenure_core::{
 };
 use tenure_engine::caller::OwnerError;
 use tenure_engine::engine::{self, AcquireError, Wait};
-use tenure_engine::store::StoreError;
 use tenure_os::clock::Clock;
 use tenure_os::process::{is_other_namespace, liveness};
+use tenure_store::StoreError;
 
 /// How often a call begins its wait anew because it could not read the record in the middle of the wait.
 const UNREADABLE_MAX: usize = 16;
@@ -73,7 +73,7 @@ pub(super) fn acquire(
         session.refuse_own_hold(&name)?;
     }
     let epic_spec = who.facts.iter().find(|(key, _)| key == "epic_spec");
-    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure_engine::profile::why(epic_spec));
+    let epic_spec = epic_spec.map(|(_, epic_spec)| tenure_store::profile::why(epic_spec));
     let why = who.why.or(epic_spec).unwrap_or_default();
     let process = owner.as_ref().map(|owner| owner.process);
     let holder = session.holder(request_id, who.actor, process, why, who.facts, &name);

@@ -5,13 +5,13 @@
 //! front of the store's own. Once the store has read a record that is not the one the person was asked
 //! about, it writes no claim. The answer is [`StoreError::Record`], and nothing was changed.
 //!
-//! [`StoreError::Record`]: tenure_engine::store::StoreError::Record
+//! [`StoreError::Record`]: tenure_store::StoreError::Record
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_core::{Claim, Host, LockName, Now, Policy};
-use tenure_engine::profile::{FolderRules, Profile, Record};
+use tenure_store::profile::{FolderRules, Profile, Record};
 
 /// The parts of a record that tell one hold from every other.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge};
-use tenure_engine::store::{Content, Reading};
 use tenure_engine::yaml::quoted;
+use tenure_store::{Content, Reading};
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

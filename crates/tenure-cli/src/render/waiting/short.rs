@@ -8,7 +8,7 @@ use crate::render::clean;
 use crate::render::lock::HolderView;
 use crate::render::width::{cut, width};
 use std::time::Duration;
-use tenure_engine::tenure_core::LockName;
+use tenure_core::LockName;
 
 /// A reason needs at least so many columns to say something.
 const WHY_MIN: usize = 10;
@@ -245,9 +245,7 @@ mod tests {
     use super::*;
     use crate::render::lock::LockView;
     use std::sync::Arc;
-    use tenure_engine::tenure_core::{
-        Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp,
-    };
+    use tenure_core::{Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp};
 
     const SECOND: Duration = Duration::from_secs(1);
 

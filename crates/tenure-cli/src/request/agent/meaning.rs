@@ -7,9 +7,9 @@ use crate::host::{Reach, Roots};
 use crate::request::{Place, Surroundings};
 use std::path::Path;
 use std::sync::Arc;
-use tenure_engine::advice::on_path;
 use tenure_engine::config::Config;
 use tenure_os::private::work_tree;
+use tenure_store::advice::on_path;
 
 /// A call of `agent`.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ impl Allow {
             return false;
         };
         #[cfg(feature = "etcd")]
-        if let Ok(address) = tenure_engine::store::etcd::Address::parse(&consent.text) {
+        if let Ok(address) = tenure_store::etcd::Address::parse(&consent.text) {
             return config.allows_servers(&address);
         }
         config.allows_hash(&consent.text)
@@ -94,13 +94,13 @@ pub(crate) struct Cluster {
     /// As it was typed.
     pub(crate) text: String,
     #[cfg(feature = "etcd")]
-    pub(crate) address: tenure_engine::store::etcd::Address,
+    pub(crate) address: tenure_store::etcd::Address,
     pub(crate) id: u64,
 }
 
 #[cfg(feature = "etcd")]
 fn cluster(word: &str, url: &str, id: &str) -> Result<Cluster, Failure> {
-    use tenure_engine::store::etcd::Address;
+    use tenure_store::etcd::Address;
     let address =
         Address::parse(url).map_err(|error| Failure::bad_arguments(format!("{url}: {error}")))?;
     let id = u64::from_str_radix(id, 16).map_err(|_| {
@@ -159,7 +159,7 @@ fn meant(word: &str, around: &Surroundings) -> Result<Vec<Consent>, Failure> {
 
 #[cfg(feature = "etcd")]
 fn of_store(word: &str) -> Result<Consent, Failure> {
-    use tenure_engine::store::etcd::Address;
+    use tenure_store::etcd::Address;
     Address::parse(word).map_err(|error| Failure::bad_arguments(format!("{word}: {error}")))?;
     Ok(Consent {
         text: word.to_owned(),

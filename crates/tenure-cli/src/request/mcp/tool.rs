@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName, SILENCE_MS};
 use tenure_engine::engine;
-use tenure_engine::printed::short;
+use tenure_store::printed::short;
 
 /// How long one call waits at most. Some hosts give a call a minute.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(50);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tenure_engine::advice;
+use tenure_store::advice;
 
 pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let file = file(call);

@@ -12,8 +12,8 @@ use crate::command::agent::permissions::{self, CommandText, Permission};
 use crate::host::{Rewritten, Ruling};
 use crate::render::findings::Findings;
 use crate::request::Agent;
-use tenure_engine::advice;
 use tenure_engine::config::{CommandRule, How, OnError};
+use tenure_store::advice;
 
 pub(super) fn look(call: &Agent, report: &mut Findings) {
     let config = match &call.config {
