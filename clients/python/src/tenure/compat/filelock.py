@@ -152,6 +152,8 @@ class _Meta(type):
     _making: threading.RLock
 
     def __call__(cls, lock_file: Path, *args: Any, **options: Any) -> Any:
+        if options:
+            options = _known_to(cls, options)
         if "lifetime" in options:
             options["lifetime"] = _lifetime(options["lifetime"], cls.__name__)
         if not options.get("is_singleton"):
@@ -431,7 +433,6 @@ class _Taking:
         self._wait = wait
         self._caller = caller
         self._queue: Hold | None = None
-        self._fd: int | None = None
         #: Whether there may be something to give back.
         self.is_begun = False
 
@@ -460,17 +461,19 @@ class _Taking:
             wait.look()
             if wait.rest() == 0:
                 raise Timeout(lock.lock_file)
-        self._fd = fd
-        if lock._on_acquired is not None:
-            lock._on_acquired(fd)
         state = lock._state
         _taken[taken] = id(lock)
         state.fd, state.queue, state.taken = fd, self._queue, taken
-        self._fd = None
+        self.is_begun = False
+        if lock._on_acquired is not None:
+            try:
+                lock._on_acquired(fd)
+            except BaseException:
+                lock._unlock(force=True)
+                self.is_begun = True
+                raise
 
     def give_up(self) -> None:
-        if self._fd is not None:
-            _close(self._fd)
         if self._queue is not None:
             self._queue.give_up()
 
@@ -786,6 +789,20 @@ def _lifetime(value: object, name: str) -> float | None:
         raise ValueError(f"lifetime must be finite and non-negative, not {value!r}")
     warnings.warn(f"lifetime is ignored for {name}: its lock ends with its holder, at no age", stacklevel=3)
     return None
+
+
+def _known_to(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """The options without those that a subclass does not know, as far as they say what is so anyway."""
+    known = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        return options
+    base = BaseAsyncFileLock if issubclass(kind, BaseAsyncFileLock) else BaseFileLock
+    usual = inspect.signature(base.__init__).parameters
+    return {
+        name: value
+        for name, value in options.items()
+        if name in known or name not in usual or value != usual[name].default
+    }
 
 
 def _refuse_other_options(found: BaseFileLock, args: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Tests the package for Python with a program `tenure`: lints, types, its own tests, and those of the package filelock.
+#
+#   clients/python/test.sh          TENURE_BIN, else target/debug/tenure
+#   clients/python/test.sh long     also the storm of two minutes, and the tests of filelock that take thousands of turns
+#
+# What the tests need beyond Python comes from PyPI into target/tools. Nothing of it is committed.
+set -euo pipefail
+
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
+exec </dev/null
+
+# shellcheck source=scripts/install-tools
+. scripts/install-tools
+use_cargo_bin
+
+readonly FILELOCK_VERSION=3.32.7
+readonly FILELOCK_HASH=37b8a3d9811b0f9aef7e5ec5c71bb320de52df51e6ca9bcd6f5ad81187660da7
+
+length=${1:-short}
+case $length in short | long) ;; *) die "usage: clients/python/test.sh [long]" ;; esac
+have python3 || die "python3 is missing."
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "python3 is $(python3 -V); the package needs 3.11."
+
+tools=$(target_dir)/tools/python-client
+TENURE_BIN=${TENURE_BIN:-$(target_dir)/debug/tenure}
+export TENURE_BIN
+[ -x "$TENURE_BIN" ] || die "$TENURE_BIN is missing: cargo build -p tenure-cli"
+
+cd clients/python
+venv=$tools/venv
+if ! cmp -s tests/requirements.txt "$venv/has"; then
+    rm -rf -- "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps -r tests/requirements.txt >&2
+    cp tests/requirements.txt "$venv/has"
+fi
+originals=$tools/filelock-$FILELOCK_VERSION
+if [ ! -d "$originals" ]; then
+    "$venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest "$tools" \
+        "filelock==$FILELOCK_VERSION" >&2
+    sha256sum --quiet -c <<<"$FILELOCK_HASH  $originals.tar.gz" >&2
+    tar xzf "$originals.tar.gz" -C "$tools"
+fi
+
+# Plugins are named where they are wanted. The bytes of modules go where git does not look.
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPYCACHEPREFIX=$tools/bytes PYTHONPATH=$PWD/src
+state=$(mktemp -d)
+trap 'rm -rf -- "$state"' EXIT
+
+failed=0
+step() {
+    local name=$1
+    shift
+    if "$@" >"$state/log" 2>&1; then
+        say "ok      $name"
+    else
+        failed=1
+        say "FAILED  $name"
+        cat "$state/log" >&2
+    fi
+}
+in_the_other_package() {
+    PYTHONPATH=$originals:$PYTHONPATH XDG_STATE_HOME=$state "$venv/bin/python" tests/upstream.py "$originals" "$@"
+}
+
+step format "$venv/bin/ruff" format --check --cache-dir "$tools/ruff" src tests
+step lints "$venv/bin/ruff" check --cache-dir "$tools/ruff" src tests
+step types "$venv/bin/mypy" --cache-dir "$tools/mypy"
+step tests "$venv/bin/python" -m pytest -q -p xdist -n 4
+step filelock in_the_other_package $([ "$length" = short ] || echo --long)
+[ "$length" = short ] || step storm "$venv/bin/python" tests/storm.py long
+exit "$failed"
