@@ -14,6 +14,9 @@ const PROTOCOL = 1;
 /** How many serves one call may use up, and as many more in each second that it waits: it may be what ends them. */
 const TRIES = 5;
 
+/** How many serves may be silent: each of them is waited for. */
+const SILENT_TRIES = 2;
+
 /** Milliseconds after which a serve that has died young is followed by another, and after which an adoption is tried again. */
 const PAUSE = 1_000;
 
@@ -52,8 +55,8 @@ class Client {
         return await work(serve);
       } catch (error) {
         if (!(error instanceof Dead)) throw error;
-        const waited = error.isSilent ? 0 : Math.min(performance.now() - began, waits) / 1_000;
-        if (deaths >= TRIES + TRIES * waited) throw noServe(error);
+        const waited = Math.min(performance.now() - began, waits) / 1_000;
+        if (deaths >= (error.isSilent ? SILENT_TRIES : TRIES + TRIES * waited)) throw noServe(error);
       }
     }
   }

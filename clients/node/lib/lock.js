@@ -90,7 +90,11 @@ async function take(wanted, options = {}) {
 
 async function adopted(hold, serve) {
   const failed = await hold.adopt(serve);
-  if (failed && !(failed instanceof LostError)) throw failed;
+  if (failed && !(failed instanceof LostError)) {
+    // It may have been granted.
+    hold.drop();
+    throw failed;
+  }
   return failed === null;
 }
 

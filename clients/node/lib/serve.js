@@ -103,10 +103,6 @@ class Serve {
     return this.#death !== null;
   }
 
-  get pid() {
-    return this.#child.pid;
-  }
-
   /**
    * Asks. `settle` is called as soon as the answer is read, before anything that came later.
    *
