@@ -4,7 +4,7 @@
 //! opened. `ownership` says whose a claim is, `pool` what slots stand for, `grant` how a caller gets a lock (beside
 //! it `attend` for the wait, `ticket` for a place that is kept, and the hints of `near` and `ignored`). `refusal` has
 //! the words of a refusal, and `records` what the audit gets; `result` is how work ended. `prompt` asks a person,
-//! `keeper` and `starter` name the processes around a hold.
+//! `child_end` waits for a program, `keeper` and `starter` name the processes around a hold.
 
 mod acquire;
 #[cfg(unix)]
@@ -16,6 +16,7 @@ mod audit;
 mod call;
 mod cancel;
 mod check;
+mod child_end;
 mod clean;
 mod completions;
 #[cfg(unix)]

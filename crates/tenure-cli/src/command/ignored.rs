@@ -4,20 +4,19 @@
 //! call that takes a lock says that, until the line that it gives is obeyed. tenure itself writes into no folder that was
 //! there; the contract wants the record where it is.
 
+use super::child_end::{ChildEnd, child_end};
 use super::session::Session;
 use crate::render::{Reporter, clean};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
-use tenure_os::clock::{instant, nap};
 use tenure_os::private::work_tree;
 use tenure_store::advice;
 use tenure_store::profile::Profile;
 
 /// How long git may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Variables that git sets for its hooks, which may be about another repository, and those with which `check-ignore`
 /// refuses to answer.
@@ -184,18 +183,10 @@ fn answer(folder: &Path, words: &[&str], file: &str) -> Option<i32> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let until = instant().checked_add(PATIENCE);
-    loop {
-        match git.try_wait() {
-            Ok(Some(status)) => return status.code(),
-            Ok(None) if until.is_some_and(|until| instant() < until) => nap(LOOK),
-            Ok(None) | Err(_) => {
-                let _ = git.kill();
-                let _ = git.wait();
-                return None;
-            }
-        }
+    if child_end(&mut git, PATIENCE, PATIENCE, || true) != ChildEnd::Ended {
+        let _ = git.kill();
     }
+    git.wait().ok()?.code()
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Other programs that are asked something: a host its version, a login shell its `PATH`, our server its place. None of them
 //! keeps this one waiting for ever.
 
+use crate::command::child_end::{ChildEnd, child_end};
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use tenure_os::clock::{instant, nap, since};
+use tenure_os::clock::{instant, since};
 use tenure_store::advice;
-
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest answer that is read.
 const ANSWER_MAX: u64 = 1 << 20;
@@ -45,20 +44,18 @@ pub(super) fn answer(
         });
     }
     let begun = instant();
-    while since(begun) < patience {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) if status.success() => {
-                let bytes = told.recv_timeout(patience.saturating_sub(since(begun)));
-                let bytes = bytes.map_err(|error| error.to_string())?;
-                return Ok(String::from_utf8_lossy(&bytes).into_owned());
-            }
-            Some(status) => return Err(status.to_string()),
-            None => nap(PAUSE),
-        }
+    if child_end(&mut child, patience, patience, || true) != ChildEnd::Ended {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(format!("it did not end within {} s", patience.as_secs()));
     }
-    let _ = child.kill();
-    let _ = child.wait();
-    Err(format!("it did not end within {} s", patience.as_secs()))
+    let status = child.wait().map_err(|error| error.to_string())?;
+    if !status.success() {
+        return Err(status.to_string());
+    }
+    let bytes = told.recv_timeout(patience.saturating_sub(since(begun)));
+    let bytes = bytes.map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The version that a program says it has: the first word with two dots between numbers.
