@@ -1,4 +1,5 @@
-//! The formats of other systems: each is a policy row and the record that its programs read.
+//! The formats of other systems: each is a policy row and the record that its programs read. [`by_name`] chooses among all
+//! profiles; behind it nobody knows which is used. How a record is written and removed is the file store's.
 
 pub(crate) mod document;
 #[cfg(test)]

@@ -23,6 +23,7 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 #[cfg(unix)]
 use rustix::io::Errno;
 use std::fs;
+use std::num::NonZeroU32;
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -2048,6 +2049,23 @@ fn the_ledger_s_own_name_cannot_be_a_record_s() {
     for file in [".tenure", ".tenure/x"] {
         assert!(Sprint::new(file).is_err(), "{file:?} is accepted");
     }
+}
+
+// --- Holds beside each other -----------------------------------------------------------------------
+
+#[test]
+fn a_format_with_room_for_one_holder_refuses_who_would_hold_beside_others() {
+    let place = Place::with_folder(F);
+    let mut request = place.request("a");
+    let two = NonZeroU32::new(2);
+    request.terms.mode = two.map_or(tenure_core::Mode::Exclusive, tenure_core::Mode::Slots);
+    let entered = place.store().enter(&place.name, request, &place.now());
+    assert!(
+        matches!(entered, Err(StoreError::Record { .. })),
+        "{entered:?}"
+    );
+    let left = fs::read_dir(place.folder()).expect("a folder").count();
+    assert_eq!(left, 0, "and makes nothing");
 }
 
 // --- Waiting -----------------------------------------------------------------------------------

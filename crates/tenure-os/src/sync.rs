@@ -1,8 +1,9 @@
 //! What the threads of this process synchronise by: the standard library's own primitives.
 //!
-//! Modules in which an order of events could do harm name them through this one: `cancel`, `offload`,
-//! `store/file/ends`, `guard/line`, `guard/term` and `keep/pending`. They name nothing else of their crate, and the engine has this module under the name `crate::sync`. So `tests/interleavings` can
-//! compile the very same files with primitives that try the orders out (decision 0014).
+//! Modules in which an order of events could do harm name them through this one: `cancel`, `offload`, `file/ends` of the store,
+//! `keep/pending` and `line/turns` of the engine, `guard/term` of the library. They name nothing else of their crate, and there
+//! this module is `crate::sync`. So `tests/interleavings` can compile the very same files with primitives that try the orders
+//! out (decision 0014).
 
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 

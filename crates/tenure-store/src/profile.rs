@@ -1,10 +1,12 @@
-//! A profile: one policy row, one file format. Nothing outside this folder knows which is used.
+//! A profile: one policy row, one file format. A store is given one, and knows nothing of it but this trait.
 //!
 //! Four of the five profiles publish: while a claim holds, a record in the format of their system stands at
 //! the path that other programs look at. The record is the truth about the holder. The coordination file
 //! beside it keeps what the format has no place for (the queue, past holds, the rising counter). The file
 //! store decides how a record is created, replaced and removed without ever overwriting another program's.
-//! This folder decides what stands in it.
+//! The profile decides what stands in it.
+//!
+//! [`Native`] publishes none. The formats of other systems, and who chooses among them, are the engine's (`formats`).
 
 mod native;
 

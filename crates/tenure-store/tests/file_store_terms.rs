@@ -27,7 +27,6 @@ use tenure_core::{
     Entering, Entry, Force, Holder, Kept, Kind, LockName, Mode, Now, PENDING_MAX, Patience,
     Predecessor, Queueing, Reason, Request, RequestId, Terms, TryGrant,
 };
-use tenure_engine::formats::Fleet;
 use tenure_os::clock::{Clock, SystemClock, instant};
 use tenure_os::process::Identity;
 use tenure_store::Handle;
@@ -37,7 +36,7 @@ use tenure_store::file::{
     BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
 };
 use tenure_store::verbs::Entered;
-use tenure_store::{Store, StoreError, Wake};
+use tenure_store::{Store, Wake};
 
 fn borrow(file: &impl AsDescriptor) -> BorrowedDescriptor<'_> {
     #[cfg(unix)]
@@ -626,28 +625,4 @@ fn a_kept_place_is_another_one_s_in_another_mode() {
         matches!(same, Entering::Queued { ticket: own, .. } if own == ticket),
         "{same:?}"
     );
-}
-
-#[test]
-fn a_format_with_room_for_one_holder_refuses_who_would_hold_beside_others() {
-    let place = Place::new();
-    let folder = place.scratch.path().join("fleet");
-    fs::create_dir(&folder).expect("a folder");
-    let store = FileStore::with_profile(
-        Box::new(Fleet),
-        &folder,
-        place.identity.host.clone(),
-        Box::new(ThreadSleeper),
-    );
-    let entered = store.enter(
-        &place.name,
-        request(&place.identity, "a", slots(2)),
-        &place.now(),
-    );
-    assert!(
-        matches!(entered, Err(StoreError::Record { .. })),
-        "{entered:?}"
-    );
-    let left = fs::read_dir(&folder).expect("a folder").count();
-    assert_eq!(left, 0, "and makes nothing");
 }

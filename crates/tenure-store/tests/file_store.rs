@@ -33,7 +33,6 @@ use tenure_core::{
     Ownership, Patience, Policy, Predecessor, Released, Renewal, Request, RequestId, StaleReason,
     Standing, Takeover, TryGrant,
 };
-use tenure_engine::engine::{self, Observer, Wait, Waiting};
 #[cfg(unix)]
 use tenure_os::cancel::{self, Cancel};
 use tenure_os::clock::{Clock, SystemClock, instant};
@@ -1776,48 +1775,6 @@ fn a_folder_that_got_another_name_grants_nothing_and_confirms_nothing() {
     assert!(matches!(again.entering, Entering::Granted { .. }));
     assert_eq!(place.tickets().len(), 1, "where others find it");
     assert_eq!(store.moves(), 2);
-}
-
-/// Asks for the whole queue again and again.
-struct Restless {
-    seen: u32,
-}
-
-impl Observer for Restless {
-    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
-        self.seen += 1;
-        instant().checked_add(Duration::from_millis(20))
-    }
-}
-
-#[test]
-fn a_waiter_whose_file_was_removed_queues_again() {
-    if keeps_removed_files() {
-        return;
-    }
-    let place = Place::new();
-    let (holder, _) = place.granted("holder");
-    thread::scope(|threads| {
-        let waiter = threads.spawn(|| {
-            let clock = SystemClock::new(place.host.boot_id.as_deref());
-            let request = place.request("waiter");
-            let wait = Wait::For(Duration::from_secs(30));
-            let store = place.store();
-            let mut restless = Restless { seen: 0 };
-            let acquired =
-                engine::acquire(&store, &clock, &place.name, request, wait, &mut restless);
-            acquired.map(|acquired| (acquired.claim.ticket, acquired.handle))
-        });
-        while place.tickets().len() < 2 {
-            thread::yield_now();
-        }
-        remove_by_hand(&place.file());
-        let (ticket, handle) = waiter.join().expect("a waiter").expect("the lock");
-        assert_eq!(place.tickets(), [ticket], "it holds the new lock");
-        drop(handle);
-    });
-    let renewed = place.store().renew(&*holder, &place.now());
-    assert_eq!(renewed.expect("an answer"), Renewal::Lost);
 }
 
 // --- Liveness locks and descriptors -------------------------------------------------------------------
