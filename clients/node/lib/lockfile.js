@@ -161,13 +161,16 @@ function takeOver(folder, stale) {
     throw error;
   }
   const moved = fs.statSync(away);
-  if (moved.ino === seen.ino && moved.mtimeMs === seen.mtimeMs) {
-    fs.rmdirSync(away);
-    return true;
+  const isSame = moved.ino === seen.ino && moved.mtimeMs === seen.mtimeMs;
+  try {
+    if (isSame || look(folder) !== null) fs.rmdirSync(away);
+    else fs.renameSync(away, folder);
+  } catch (error) {
+    // It is no empty folder, so nobody can take its place.
+    if (look(folder) === null) fs.renameSync(away, folder);
+    throw error;
   }
-  if (look(folder) === null) fs.renameSync(away, folder);
-  else fs.rmdirSync(away);
-  return false;
+  return isSame;
 }
 
 /**
@@ -177,13 +180,22 @@ function takeOver(folder, stale) {
 function register(made) {
   lastId += 1;
   // While it is open, no other folder gets its number.
-  const fd = fs.openSync(made.folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  const fd = opened(made.folder);
   const { ino, mtimeMs } = fs.fstatSync(fd);
   const entry = { ...made, fd, ino, mtimeMs, id: lastId, released: false };
   locks[entry.file] = entry;
   keeper.add(entry);
   listen();
   return entry;
+}
+
+function opened(folder) {
+  try {
+    return fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  } catch (error) {
+    fs.rmdirSync(folder);
+    throw error;
+  }
 }
 
 /** Gives a lock back, but for its place in line. */

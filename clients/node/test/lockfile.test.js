@@ -104,6 +104,16 @@ describe('in place of proper-lockfile', { concurrency: 4 }, () => {
     assert.equal(fs.existsSync(folder), true, 'the folder of another holder was removed');
   });
 
+  test('a stale folder with something in it stays where it is', async (t) => {
+    const { env, file, folder } = stand(t);
+    fs.mkdirSync(folder);
+    fs.writeFileSync(path.join(folder, 'note'), '');
+    fs.utimesSync(folder, 1, 1);
+    const { ask } = start(t, env, OURS, file);
+    for (const isSync of [true, false]) assert.equal(await ask({ does: 'take', isSync }), 'ENOTEMPTY');
+    assert.deepEqual(fs.readdirSync(path.dirname(folder)).sort(), ['file', 'file.lock', 'locks']);
+  });
+
   test('a file system of the caller is refused', async () => {
     const { lock, checkSync } = require(OURS);
     await assert.rejects(lock(__filename, { fs: { ...fs } }), TypeError);
