@@ -13,8 +13,14 @@ const path = require('node:path');
 const { promisify } = require('node:util');
 
 const ROOT = path.join(__dirname, '..');
-const [tools, length] = process.argv.slice(2);
-const PARTS = { lock: 4 };
+const tools = path.resolve(process.argv[2]);
+const length = process.argv[3];
+/** The files that run together, and in how many parts side by side. */
+const RUNS = [
+  { files: ['lock'], parts: 3 },
+  { files: ['misc'], parts: 1 },
+  { files: ['check', 'release', 'sync', 'unlock'], parts: 1 },
+];
 
 /** @returns {{ passes: boolean, file: string, name: string }[]} */
 function listed() {
@@ -40,33 +46,32 @@ function copy(folder) {
   }
 }
 
-/** Runs tests of a file, and answers which have passed. */
-async function run(file, part, names) {
-  const folder = path.join(tools, 'run', `${file}-${part}`);
+/** Runs tests of some files, and answers which have passed. */
+async function run(files, part, names) {
+  const folder = path.join(tools, 'run', `${files[0]}-${part}`);
   copy(folder);
   const pattern = `^(${names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|')})$`;
   const answer = path.join(folder, 'answer.json');
-  const words = ['--env=node', '--runInBand', '--json', '--testTimeout=30000', `--outputFile=${answer}`, '--silent', '-t', pattern, `test/${file}.test.js`];
+  const how = ['--env=node', '--runInBand', '--silent', '--testTimeout=30000', '--json', `--outputFile=${answer}`];
+  const words = [...how, '-t', pattern, ...files.map((file) => `test/${file}.test.js`)];
   const env = { ...process.env, TENURE_DIR: path.join(folder, 'locks') };
   const jest = path.join(tools, 'node_modules', 'jest', 'bin', 'jest.js');
   await promisify(execFile)(process.execPath, [jest, ...words], { cwd: folder, env }).catch(() => {});
   const { testResults } = JSON.parse(fs.readFileSync(answer, 'utf8'));
-  return testResults.flatMap(({ assertionResults, message }) => {
-    if (assertionResults.length === 0) throw new Error(`${file}: ${message}`);
-    return assertionResults.map((result) => ({ file, ...result }));
+  return testResults.flatMap(({ name, assertionResults, message }) => {
+    if (assertionResults.length === 0) throw new Error(`${name}: ${message}`);
+    return assertionResults.map((result) => ({ file: path.basename(name, '.test.js'), ...result }));
   });
 }
 
 async function main() {
   const all = listed();
   const wanted = all.filter(({ passes }) => passes);
-  const files = [...new Set(all.map(({ file }) => file))];
-  const parts = files.flatMap((file) => {
-    const names = wanted.filter((one) => one.file === file).map(({ name }) => name);
-    const count = PARTS[file] ?? 1;
-    return Array.from({ length: count }, (_, part) => run(file, part, names.filter((_, at) => at % count === part)));
+  const runs = RUNS.flatMap(({ files, parts }) => {
+    const names = wanted.filter(({ file }) => files.includes(file)).map(({ name }) => name);
+    return Array.from({ length: parts }, (_, part) => run(files, part, names.filter((_, at) => at % parts === part)));
   });
-  const results = (await Promise.all(parts)).flat();
+  const results = (await Promise.all(runs)).flat();
   const failures = [];
   for (const { file, name } of wanted) {
     const result = results.find((one) => one.file === file && one.fullName === name && one.status !== 'pending');
