@@ -207,6 +207,7 @@ fn give_back(
         name,
         shown,
         work,
+        ..
     } = release;
     let result = RunResult::of_work(work.as_ref());
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;

@@ -59,6 +59,17 @@ pub(crate) enum Work {
 }
 
 impl Release {
+    /// Gives back a hold, and says nothing else about it.
+    #[cfg(all(feature = "mcp", unix))]
+    pub(crate) fn plain(place: Place, name: LockName, shown: ShownId) -> Self {
+        Self {
+            place,
+            name,
+            shown,
+            work: None,
+        }
+    }
+
     pub(crate) fn of(typed: &ReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;

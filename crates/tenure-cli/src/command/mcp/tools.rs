@@ -335,12 +335,8 @@ impl Tools {
             let context = session.view(&name, None)?.json();
             return Err(Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(context));
         }
-        let release = Release {
-            place: self.asked(call.agent.as_ref()).list()?.place,
-            name,
-            shown,
-            work: None,
-        };
+        let place = self.asked(call.agent.as_ref()).list()?.place;
+        let release = Release::plain(place, name, shown);
         let shown = json!({ "status": "released", "name": release.name.as_str() });
         let (text, _) = release::release(release, reporter)?;
         self.known().remove(&handle);
