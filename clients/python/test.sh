@@ -48,26 +48,36 @@ export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPYCACHEPREFIX=$tools/bytes PYTHONP
 state=$(mktemp -d)
 trap 'rm -rf -- "$state"' EXIT
 
-failed=0
-step() {
+# Most of what follows waits, so it waits side by side.
+names=() pids=()
+begin() {
     local name=$1
     shift
-    if "$@" >"$state/log" 2>&1; then
-        say "ok      $name"
-    else
-        failed=1
-        say "FAILED  $name"
-        cat "$state/log" >&2
-    fi
+    "$@" >"$state/$name" 2>&1 &
+    names+=("$name")
+    pids+=($!)
 }
 in_the_other_package() {
     PYTHONPATH=$originals:$PYTHONPATH XDG_STATE_HOME=$state "$venv/bin/python" tests/upstream.py "$originals" "$@"
 }
 
-step format "$venv/bin/ruff" format --check --cache-dir "$tools/ruff" src tests
-step lints "$venv/bin/ruff" check --cache-dir "$tools/ruff" src tests
-step types "$venv/bin/mypy" --cache-dir "$tools/mypy"
-step tests "$venv/bin/python" -m pytest -q -p xdist -n 4
-step filelock in_the_other_package $([ "$length" = short ] || echo --long)
-[ "$length" = short ] || step storm "$venv/bin/python" tests/storm.py long
+more=()
+[ "$length" = short ] || more=(--long)
+begin format "$venv/bin/ruff" format --check --cache-dir "$tools/ruff" src tests
+begin lints "$venv/bin/ruff" check --cache-dir "$tools/ruff" src tests
+begin types "$venv/bin/mypy" --cache-dir "$tools/mypy"
+begin tests "$venv/bin/python" -m pytest -q -p xdist -n 4
+begin filelock in_the_other_package "${more[@]}"
+[ "$length" = short ] || begin storm "$venv/bin/python" tests/storm.py long
+
+failed=0
+for index in "${!pids[@]}"; do
+    if wait "${pids[index]}"; then
+        say "ok      ${names[index]}"
+    else
+        failed=1
+        say "FAILED  ${names[index]}"
+        cat "$state/${names[index]}" >&2
+    fi
+done
 exit "$failed"

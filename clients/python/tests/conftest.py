@@ -108,13 +108,14 @@ def holder(program: Programs) -> Callable[[str], Program]:
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Has the client start a serve that behaves as `fake.py` says, and lose its patience early."""
+    """Has the client start a serve that behaves as `fake.py` says, and lose its patience early with a silent one."""
 
     def use(how: str) -> None:
         path = tmp_path / "fake-tenure"
         path.write_text(f"#!/bin/sh\nexec {sys.executable} -S {TESTS / 'fake.py'} {how} {tmp_path}\n")
         path.chmod(0o700)
         monkeypatch.setenv("TENURE_BIN", str(path))
-        monkeypatch.setattr("tenure._serve.LOOK", 0.3)
+        if "silen" in how:
+            monkeypatch.setattr("tenure._serve.LOOK", 0.3)
 
     return use

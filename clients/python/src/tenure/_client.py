@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How many serves one call may use up, and as many more in each second that it lasts: the request itself may be what
-# ends them.
+# How many serves may fail one after the other to say hello.
 TRIES = 5
+
+# How many serves one call may use up in a row that die within QUICK seconds of its request, which may be what ends
+# them. One that does not answer counts more: each was waited for.
+DEATHS = 10
+QUICK = 2.0
+SILENT = 4
 
 
 class Client:
@@ -38,18 +43,20 @@ class Client:
 
     def answered(self, work: Callable[[Serve], Steps[T]]) -> Steps[T]:
         """Does work with a serve, and again with the next one if it dies."""
-        died, deaths, began = None, 0, time.monotonic()
+        died, deaths = None, 0
         while True:
             serve = self._ready(died)
             if serve is None:
                 serve = yield InThread(functools.partial(self._start, died))
                 assert isinstance(serve, Serve)
+            began = time.monotonic()
             try:
                 return (yield from work(serve))
             except ServeEnded as end:
-                died, deaths = serve, deaths + 1
-                more = 0 if end.is_silent else TRIES * (time.monotonic() - began)
-                if deaths > TRIES + more:
+                is_quick = time.monotonic() - began < QUICK
+                deaths = deaths + (SILENT if end.is_silent else 1) if is_quick or end.is_silent else 0
+                died = serve
+                if deaths > DEATHS:
                     raise _useless(serve, end) from None
 
     def drop_in_child(self) -> None:
