@@ -547,7 +547,7 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
         let is_cancelled = || cancel.as_ref().is_some_and(CallersCancel::is_cancelled);
         let _hears = cancel.as_ref().map(|cancel| {
             let waker = waker.clone();
-            cancel.ring(move || waker.wake_by_ref())
+            cancel::rings(cancel, move || waker.wake_by_ref())
         });
         let parked = self.store.park_behind(handle, behind, now, &ring)?;
         let end = parked.as_ref().and_then(|parked| parked.until);

@@ -53,7 +53,7 @@ impl Cancel {
 
     /// Calls `ring` when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: a cancellation
     /// before this call does not ring.
-    pub fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+    pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
         // Bells that are gone are looked for only where the list would grow: thousands may hear one.
@@ -73,7 +73,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// Has `ring` called when `cancel` is cancelled. As `Cancel::ring`, for the library.
+/// Has `ring` called when `cancel` is cancelled. As `Cancel::ring`, for the crates above. The library shows [`Cancel`], so this is no method of it.
 pub fn rings(cancel: &Cancel, ring: impl Fn() + Send + Sync + 'static) -> Bell {
     cancel.ring(ring)
 }

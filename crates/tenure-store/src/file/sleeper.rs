@@ -244,7 +244,7 @@ impl Sleeper for ThreadSleeper {
             return poll_readable(fds, nap, until);
         };
         let (hears, calls) = os::bell()?;
-        let _bell = cancel.ring(move || calls.ring());
+        let _bell = cancel::rings(&cancel, move || calls.ring());
         if cancel.is_cancelled() {
             return Ok(Wake::Interrupted);
         }
@@ -504,7 +504,7 @@ impl Helpers {
         let cancel = cancel::heard();
         let _bell = cancel.as_ref().map(|cancel| {
             let told = Arc::clone(&told);
-            cancel.ring(move || told.wake())
+            cancel::rings(cancel, move || told.wake())
         });
         self.tell(file, lock, &told)?;
         loop {

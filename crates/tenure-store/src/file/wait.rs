@@ -90,7 +90,7 @@ impl FileStore {
         let handle = handle.filter(|handle| matches!(handle.wake_up, WakeUp::Never))?;
         let awaited = self.ends.as_ref()?.of(&(handle.opened.inode(), ticket))?;
         let cancel = cancel::heard();
-        let _bell = cancel.as_ref().map(|cancel| cancel.ring(awaited.bell()));
+        let _bell = cancel.as_ref().map(|it| cancel::rings(it, awaited.bell()));
         let mut gave_up = Wake::Expired;
         let has_ended = awaited.wait(|| {
             if cancel.as_ref().is_some_and(Cancel::is_cancelled) {
