@@ -27,7 +27,13 @@ use std::{env, fs};
 const OURS: [&str; 4] = ["alloc", "core", "std", "tenure"];
 
 /// Crates that promise nothing by themselves.
-const INNER: [&str; 5] = ["tenure_conformance", "tenure_engine", "tenure_store", "tenure_os", "tenure_core"];
+const INNER: [&str; 5] = [
+    "tenure_conformance",
+    "tenure_engine",
+    "tenure_store",
+    "tenure_os",
+    "tenure_core",
+];
 
 /// Where the first path of an inner crate begins in a text: the crate's name, by itself or before its modules.
 fn inner(text: &str) -> Option<usize> {

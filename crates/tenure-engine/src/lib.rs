@@ -2,7 +2,7 @@
 //!
 //! - Before a lock: `caller` says who calls, [`inherited`] what a run around it hands down, `place` where its locks are, `config`
 //!   what a project and its users want.
-//! - One lock: [`engine`] drives an attempt, [`line`] orders the callers of one process, [`keep`] renews what they hold and gives
+//! - One lock: [`engine`] drives an attempt, [`mod@line`] orders the callers of one process, [`keep`] renews what they hold and gives
 //!   it back, [`circle`] finds waits that would never end.
 //! - For others: `formats` has the records of other systems, `audit` what happened, `envelope` each failure with its exit code,
 //!   [`view`] a lock as it is shown, `shell` what a line of shell runs.

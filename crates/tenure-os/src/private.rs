@@ -229,7 +229,7 @@ pub fn open_own_folder(
     opened.map(Some).map_err(|why| (path.to_owned(), why))
 }
 
-/// Opens a folder inside of another one. With `create`, makes it first ([`make_folder_in`]) where nothing is, and says so.
+/// Opens a folder inside of another one. With `create`, makes it first (`make_folder_in`) where nothing is, and says so.
 /// `None` if it is not there and is not to be made.
 pub fn open_own_folder_in(
     around: (&Descriptor, &Facts),

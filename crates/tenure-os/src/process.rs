@@ -361,7 +361,7 @@ const BELIEVED: Duration = Duration::from_millis(50);
 ///
 /// A process that was dead stays dead, for its start is part of what it is; the same number with an unknown
 /// start may come to life, so that is looked at each time. A process that lived may have ended within
-/// [`BELIEVED`]: then the answer about its lock is that of this moment before. So this is for callers that
+/// `BELIEVED`: then the answer about its lock is that of this moment before. So this is for callers that
 /// show locks, and none that decides by what it sees may use it.
 #[derive(Debug)]
 pub struct Sights {

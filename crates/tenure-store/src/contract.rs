@@ -22,7 +22,7 @@
 //! A change is pure: it looks at its [`Draft`] and alters nothing else. So a store may run it again on a
 //! newer list, or beforehand on the list that it expects. At the end the store says which run counts.
 //!
-//! [`conformance`](crate::conformance) holds every store to this; a store of your own can run it too.
+//! `tenure-conformance` holds every store to this; a store of your own can run it too.
 
 use super::{Reading, StoreError, Wake};
 use std::any::Any;

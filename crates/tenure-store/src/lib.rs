@@ -1,7 +1,7 @@
 //! Where locks are kept: the [`contract`] of a store, its [`verbs`], and the stores.
 //!
 //! A store of your own implements [`Store`], six methods. What callers do with a store is in [`Verbs`], which every store has.
-//! [`file`], [`memory`] and `etcd` are the stores that there are, [`codec`] the bytes of a list. A [`profile`] says by which rules
+//! [`mod@file`], [`memory`] and `etcd` are the stores that there are, [`codec`] the bytes of a list. A [`profile`] says by which rules
 //! locks are judged and whether other programs read a record. The native one is here; foreign formats stand behind the trait.
 //!
 //! **Who may call whom.** This crate calls `tenure-core` for each decision and `tenure-os` for each question to the system. It

@@ -1107,7 +1107,7 @@ mod watch {
         /// A watch of nothing yet.
         ///
         /// # Errors
-        /// - `EMFILE`, if that would leave the user's other programs fewer than [`RESERVE`] instances. The caller looks
+        /// - `EMFILE`, if that would leave the user's other programs fewer than `RESERVE` instances. The caller looks
         ///   again from time to time then.
         pub fn new() -> Result<Self, Errno> {
             let init = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
