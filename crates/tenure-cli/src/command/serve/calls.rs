@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::output::Output;
 use crate::render::{Listener, Reporter};
-use crate::request::Task;
 use crate::request::serve::KnownLock;
+use crate::request::{At, Task};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +43,8 @@ pub(super) struct HoldPart {
     /// The id under which the audit knows it.
     id: RequestId,
     pub(super) is_group: bool,
+    /// The variables that the project gives to work under it. Unknown of a hold that was adopted.
+    pub(super) env_of_project: Vec<(String, String)>,
 }
 
 impl HoldPart {
@@ -63,12 +65,20 @@ impl HoldPart {
         } = hold;
         let is_group =
             task.group().is_some_and(|name| name == handle.name()) && std::ptr::eq(session, group);
+        let wanted = task
+            .locks
+            .iter()
+            .find(|wanted| wanted.at == At::Place && !is_group && wanted.name == *handle.name());
+        let env_of_project = wanted.map_or_else(Vec::new, |wanted| {
+            wanted.pool.env(claim.slot, claim.member())
+        });
         let part = Self {
             session,
             handle,
             claim,
             id,
             is_group,
+            env_of_project,
         };
         (part, life)
     }
@@ -423,6 +433,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(HoldPart, Life)>, Failur
                 handle,
                 id: RequestId::as_recorded(known_as(&claim.holder)),
                 is_group: known.group,
+                env_of_project: Vec::new(),
                 claim,
             };
             Ok((part, life))

@@ -223,6 +223,8 @@ impl Serve {
         let mut env = serde_json::Map::new();
         let mut held = inherited::held().to_owned();
         for part in kept.parts() {
+            let of_project = part.env_of_project.iter();
+            env.extend(of_project.map(|(name, value)| (name.clone(), value.as_str().into())));
             let (token, folder) = (
                 part.claim.token.unwrap_or_default(),
                 &part.session.place.folder,
