@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Program, is_free, tenure_command
+from conftest import Program, is_free, serve_pid, tenure_command
 
 import tenure
 
@@ -111,12 +112,15 @@ def test_readers_share() -> None:
 
 def test_a_slot_has_a_number_and_its_member(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = folder.parent / "tenure.toml"
-    config.write_text('[lock.gpu]\nmembers = ["GPU-a", "GPU-b"]\n')
+    config.write_text('[lock.gpu]\nmembers = ["GPU-a", "GPU-b"]\nenv = { GPU = "{member}" }\n')
     monkeypatch.setenv("TENURE_CONFIG", str(config))
     code = "import sys, tenure\nwith tenure.lock('gpu') as hold: print(hold.slot, hold.member)"
     with tenure.lock("gpu") as hold:
         assert (hold.slot, hold.member) == (0, "GPU-a")
-        assert hold.env()["TENURE_SLOT"] == "0"
+        assert (hold.env()["TENURE_SLOT"], hold.env()["GPU"]) == ("0", "GPU-a")
+        os.kill(serve_pid(), signal.SIGKILL)
+        hold.verify()
+        assert hold.env()["GPU"] == "GPU-a"
         said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
         assert said.stdout.split() == ["1", "GPU-b"]
     with tenure.lock("other", slots=3) as hold:

@@ -94,7 +94,8 @@ class Hold:
     def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Environment for a child that works under the hold: `base`, or this process's own, and the hold.
 
-        tenure refuses to let such a child wait for a lock that is held around it.
+        The variables of the project are in it (`env` in tenure.toml), such as those of a pool with members. tenure
+        refuses to let such a child wait for a lock that is held around it.
         """
         self._refuse_inherited()
         first = self.locks[0]
@@ -213,7 +214,8 @@ class Hold:
         self.locks = tuple(
             Granted(lock["name"], lock["token"], lock["slot"], lock["member"], lock["group"]) for lock in locks
         )
-        self._env = result["env"]
+        # A serve that adopts a hold does not know the project's variables again.
+        self._env = {**self._env, **result["env"]}
         self.lost.postpone(result["good_for_ms"])
         serve.holds[number] = self
         self._kept = (serve, number)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
+
+# For what is called, of all notices: it is held for a moment. Reentrant, for signal handlers.
+_mutex = threading.RLock()
 
 
 class Notice:
@@ -16,13 +20,12 @@ class Notice:
     program's own: so it counts also while serve is stopped.
     """
 
-    __slots__ = ("_calls", "_deadline", "_mutex", "reason")
+    __slots__ = ("_calls", "_deadline", "reason")
 
     def __init__(self) -> None:
         #: Why; None until it is set.
         self.reason: str | None = None
         self._deadline = math.inf
-        self._mutex = threading.RLock()
         self._calls: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
@@ -72,7 +75,7 @@ class Notice:
 
     def set(self, reason: str) -> None:
         """Says it. The first reason stays."""
-        with self._mutex:
+        with _mutex:
             if self.reason is not None:
                 return
             self.reason = reason
@@ -82,7 +85,7 @@ class Notice:
 
     def call(self, call: Callable[[], None]) -> None:
         """Has a short function called when it is set, by whatever thread sets it; at once if it is."""
-        with self._mutex:
+        with _mutex:
             if self.reason is None:
                 self._calls.append(call)
                 return
@@ -99,5 +102,13 @@ class Notice:
 
     def forget(self, call: Callable[[], None]) -> None:
         """Has that function not called any more."""
-        with self._mutex, contextlib.suppress(ValueError):
+        with _mutex, contextlib.suppress(ValueError):
             self._calls.remove(call)
+
+
+def _forget_parent() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
