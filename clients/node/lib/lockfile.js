@@ -18,11 +18,14 @@ const { lockSync: queueSync } = require('./run.js');
 /** How often a folder of a user of proper-lockfile is looked at, in milliseconds. */
 const LOOK = 50;
 
-/** @typedef {{ file: string, folder: string, fd: number, ino: number, mtimeMs: number, options: any, hold: any, id: number, released: boolean }} Entry */
+/** @typedef {{ file: string, folder: string, fd: number | null, ino: number, mtimeMs: number, options: any, hold: any, id: number, released: boolean }} Entry */
 
 /** The locks of this program, by their files. */
 const locks = Object.create(null);
 let lastId = 0;
+
+/** By their folders, the places in line that are being given back. @type {Map<string, Promise<void>>} */
+const leaving = new Map();
 
 /** Options, with the bounds that proper-lockfile gives them. */
 function normal(options = {}) {
@@ -73,8 +76,10 @@ function nameOf(folder) {
 
 async function lock(given, options) {
   const meant = normal(options);
-  const file = meant.realpath ? await fs.promises.realpath(given) : path.resolve(given);
+  const file = meant.realpath ? fs.realpathSync.native(given) : path.resolve(given);
   const folder = folderOf(file, meant);
+  // What this program has just given back stands in the queue until serve has heard of it.
+  await leaving.get(folder);
   const wait = total(meant.delays);
   const end = performance.now() + wait;
   const hold = await queue(nameOf(folder), { wait, why: folder }).catch((error) => {
@@ -100,7 +105,7 @@ async function lock(given, options) {
 function lockSync(given, options) {
   const meant = normal(options);
   if (meant.delays.length > 0) throw coded('ESYNC', 'Cannot use retries with the sync api');
-  const file = meant.realpath ? fs.realpathSync(given) : path.resolve(given);
+  const file = meant.realpath ? fs.realpathSync.native(given) : path.resolve(given);
   const folder = folderOf(file, meant);
   if (!make(folder) && !replaced(file, folder, meant.stale)) throw locked(file);
   return register({ file, folder, options: meant, hold: null });
@@ -198,67 +203,91 @@ function opened(folder) {
   }
 }
 
-/** Gives a lock back, but for its place in line. */
-function remove(entry) {
-  try {
-    // Another one may have taken its place after it was stale.
-    if (look(entry.folder)?.ino === entry.ino) fs.rmdirSync(entry.folder);
-  } catch (error) {
-    if (error.code !== 'ENOENT') throw error;
-  } finally {
-    forget(entry);
-  }
-}
-
 function forget(entry) {
+  if (entry.fd === null) return;
   entry.released = true;
+  // Another task may have it by now.
   if (locks[entry.file] === entry) delete locks[entry.file];
   keeper.drop(entry);
   fs.closeSync(entry.fd);
+  entry.fd = null;
   if (Object.keys(locks).length === 0) unlisten();
 }
 
+/** Whether the folder is still that of the lock. Another one may have taken its place after it was stale. */
+function isInPlace(entry) {
+  return look(entry.folder)?.ino === entry.ino;
+}
+
+function ignoreAbsence(error) {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+/** Resolves once the folder is gone, and its place in line is free. */
 async function release(entry) {
-  if (entry.released) throw coded('ERELEASED', 'Lock is already released');
+  begin(entry);
   try {
-    remove(entry);
+    // The removal of a folder may take milliseconds. A program that ends meanwhile removes it by itself.
+    if (isInPlace(entry)) await fs.promises.rmdir(entry.folder).catch(ignoreAbsence);
   } finally {
+    forget(entry);
     await entry.hold?.release();
   }
 }
 
 function releaseSync(entry) {
-  if (entry.released) throw coded('ERELEASED', 'Lock is already released');
+  begin(entry);
   try {
     remove(entry);
   } finally {
-    entry.hold?.drop();
+    leave(entry);
+  }
+}
+
+/** Gives a place in line back in the background. */
+function leave({ folder, hold }) {
+  const left = hold?.release().catch(() => {});
+  if (left) leaving.set(folder, left.then(() => leaving.delete(folder)));
+}
+
+function begin(entry) {
+  if (entry.released) throw coded('ERELEASED', 'Lock is already released');
+  entry.released = true;
+}
+
+function remove(entry) {
+  try {
+    if (isInPlace(entry)) fs.rmdirSync(entry.folder);
+  } catch (error) {
+    ignoreAbsence(error);
+  } finally {
+    forget(entry);
   }
 }
 
 async function unlock(given, options) {
   const meant = normal(options);
-  await release(own(meant.realpath ? await fs.promises.realpath(given) : path.resolve(given)));
+  await release(own(meant.realpath ? fs.realpathSync.native(given) : path.resolve(given)));
 }
 
 function unlockSync(given, options) {
   const meant = normal(options);
-  releaseSync(own(meant.realpath ? fs.realpathSync(given) : path.resolve(given)));
+  releaseSync(own(meant.realpath ? fs.realpathSync.native(given) : path.resolve(given)));
 }
 
 function own(file) {
-  if (!locks[file]) throw coded('ENOTACQUIRED', 'Lock is not acquired/owned by you');
+  if (!locks[file] || locks[file].released) throw coded('ENOTACQUIRED', 'Lock is not acquired/owned by you');
   return locks[file];
 }
 
 async function check(given, options) {
   const meant = normal(options);
-  return isFresh(meant.realpath ? await fs.promises.realpath(given) : path.resolve(given), meant);
+  return isFresh(meant.realpath ? fs.realpathSync.native(given) : path.resolve(given), meant);
 }
 
 function checkSync(given, options) {
   const meant = normal(options);
-  return isFresh(meant.realpath ? fs.realpathSync(given) : path.resolve(given), meant);
+  return isFresh(meant.realpath ? fs.realpathSync.native(given) : path.resolve(given), meant);
 }
 
 function isFresh(file, options) {
@@ -277,26 +306,36 @@ function coded(code, message) {
 /** The thread that keeps the folders of this program fresh. */
 const keeper = {
   thread: null,
+  /** How many words were said to it, and whether it sleeps until the next one. */
+  state: new Int32Array(new SharedArrayBuffer(8)),
 
   add({ id, folder, ino, mtimeMs, options }) {
     if (this.thread === null) {
-      this.thread = new Worker(path.join(__dirname, 'lockfile-keeper.js'), { execArgv: [], name: 'lockfile-keeper' });
+      const how = { execArgv: [], name: 'lockfile-keeper', workerData: this.state.buffer };
+      this.thread = new Worker(path.join(__dirname, 'lockfile-keeper.js'), how);
       this.thread.on('message', ({ id, message }) => this.lost(id, message));
       this.thread.unref();
     }
     const { update, stale } = options;
-    this.thread.postMessage({ id, folder, ino, mtimeMs, update, stale, made: Date.now() });
+    this.say({ id, folder, ino, mtimeMs, update, stale, made: Date.now() });
   },
 
   drop({ id }) {
-    this.thread.postMessage({ id });
+    this.say({ id });
+  },
+
+  say(message) {
+    this.thread.postMessage(message);
+    Atomics.add(this.state, 0, 1);
+    if (Atomics.load(this.state, 1) === 1) Atomics.notify(this.state, 0);
   },
 
   lost(id, message) {
     const entry = Object.values(locks).find((entry) => entry.id === id);
-    if (!entry) return;
+    // A folder that is being given back may be gone already.
+    if (!entry || entry.released) return;
     forget(entry);
-    entry.hold?.drop();
+    leave(entry);
     entry.options.onCompromised(coded('ECOMPROMISED', message));
   },
 };

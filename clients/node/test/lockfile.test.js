@@ -104,6 +104,15 @@ describe('in place of proper-lockfile', { concurrency: 4 }, () => {
     assert.equal(fs.existsSync(folder), true, 'the folder of another holder was removed');
   });
 
+  test('a folder that is being given back is not missed', async (t) => {
+    const { env, file } = stand(t);
+    const code = `
+      const lockfile = require(${JSON.stringify(OURS)});
+      for (const end = Date.now() + 4_000; Date.now() < end; ) await (await lockfile.lock(${JSON.stringify(file)}))();
+      console.log('done');`;
+    assert.deepEqual(await program(t, env, code).ended, { code: 0, signal: null, out: 'done\n', err: '' });
+  });
+
   test('a stale folder with something in it stays where it is', async (t) => {
     const { env, file, folder } = stand(t);
     fs.mkdirSync(folder);
