@@ -107,8 +107,16 @@ describe('in place of proper-lockfile', { concurrency: 4 }, () => {
   test('a folder that is being given back is not missed', async (t) => {
     const { env, file } = stand(t);
     const code = `
+      const { promises } = require('node:fs');
       const lockfile = require(${JSON.stringify(OURS)});
-      for (const end = Date.now() + 4_000; Date.now() < end; ) await (await lockfile.lock(${JSON.stringify(file)}))();
+      const release = await lockfile.lock(${JSON.stringify(file)}, { update: 1000 });
+      const rmdir = promises.rmdir;
+      // Gone, and not known to be, when the next refresh is due.
+      promises.rmdir = async (folder) => {
+        await rmdir(folder);
+        await new Promise((resolve) => setTimeout(resolve, 2_500));
+      };
+      await release();
       console.log('done');`;
     assert.deepEqual(await program(t, env, code).ended, { code: 0, signal: null, out: 'done\n', err: '' });
   });
