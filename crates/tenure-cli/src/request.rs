@@ -45,9 +45,9 @@ mod wait;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, AcquireArgs, Acquiring};
+pub(crate) use agent::AgentArgs;
 #[cfg(unix)]
-pub(crate) use agent::Agent;
-pub(crate) use agent::{AgentAction, AgentArgs};
+pub(crate) use agent::{Agent, AgentAction};
 pub(crate) use allow::AllowArgs;
 #[cfg(unix)]
 pub(crate) use allow::{Allow, Consent};

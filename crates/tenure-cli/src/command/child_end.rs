@@ -3,7 +3,7 @@
 //! Whether a child that takes longer is ended, and how, its caller decides.
 
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_os::clock::instant;
 
 /// How often the child is looked at where the system has no handle by which to wait for it.
@@ -28,7 +28,7 @@ pub(super) fn child_end(
     mut goes_on: impl FnMut() -> bool,
 ) -> ChildEnd {
     let end = instant().checked_add(patience);
-    let sleep = Sleep::beside(child);
+    let handle = handle_of(child);
     loop {
         if !matches!(child.try_wait(), Ok(None)) {
             return ChildEnd::Ended;
@@ -40,62 +40,43 @@ pub(super) fn child_end(
             return ChildEnd::Stopped;
         }
         // However a sleep ends: everything that can have happened is looked at then.
-        sleep.at_most(look, end);
+        sleep(handle.as_ref(), look, end);
     }
 }
 
-#[cfg(unix)]
-use of_unix::Sleep;
+/// A handle of a child's end. The child is not collected yet, so its number is its own.
+#[cfg(target_os = "linux")]
+fn handle_of(child: &Child) -> Option<Handle> {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw)?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn handle_of(_: &Child) -> Option<Handle> {
+    None
+}
 
 #[cfg(unix)]
-mod of_unix {
-    use super::NAP;
-    use std::os::fd::{AsFd as _, OwnedFd};
-    use std::process::Child;
-    use std::time::{Duration, Instant};
-    use tenure_os::clock::instant;
+type Handle = std::os::fd::OwnedFd;
+
+#[cfg(windows)]
+type Handle = std::convert::Infallible;
+
+/// Sleeps until a child has ended, if there is a handle of that, and not longer than `look` or until `end`.
+#[cfg(unix)]
+fn sleep(handle: Option<&Handle>, look: Duration, end: Option<Instant>) {
+    use std::os::fd::AsFd as _;
     use tenure_store::file::poll_readable;
-
-    /// A sleep that the end of a child cuts short.
-    pub(super) struct Sleep(Option<OwnedFd>);
-
-    impl Sleep {
-        /// The child is not collected yet, so its number is its own.
-        #[cfg(target_os = "linux")]
-        pub(super) fn beside(child: &Child) -> Self {
-            use rustix::process::{Pid, PidfdFlags, pidfd_open};
-            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            Self(pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()))
-        }
-
-        #[cfg(not(target_os = "linux"))]
-        pub(super) fn beside(_: &Child) -> Self {
-            Self(None)
-        }
-
-        pub(super) fn at_most(&self, look: Duration, end: Option<Instant>) {
-            let Self(handle) = self;
-            let handles: Vec<_> = handle.iter().map(OwnedFd::as_fd).collect();
-            let nap = if handles.is_empty() { NAP } else { look };
-            let until = [end, instant().checked_add(look)];
-            let _ = poll_readable(&handles, nap, until.into_iter().flatten().min());
-        }
-    }
+    let handles: Vec<_> = handle.iter().map(|handle| handle.as_fd()).collect();
+    let nap = if handles.is_empty() { NAP } else { look };
+    let until = [end, instant().checked_add(look)];
+    let _ = poll_readable(&handles, nap, until.into_iter().flatten().min());
 }
 
-/// A sleep beside a child.
 #[cfg(windows)]
-struct Sleep;
-
-#[cfg(windows)]
-impl Sleep {
-    fn beside(_: &Child) -> Self {
-        Self
-    }
-
-    fn at_most(&self, look: Duration, _: Option<std::time::Instant>) {
-        tenure_os::clock::nap(NAP.min(look));
-    }
+fn sleep(_: Option<&Handle>, look: Duration, _: Option<Instant>) {
+    tenure_os::clock::nap(NAP.min(look));
 }
 
 #[cfg(all(test, unix))]
