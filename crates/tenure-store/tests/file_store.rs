@@ -890,6 +890,21 @@ fn the_machine_s_folder_is_made_by_no_call() {
     enter().expect("a grant");
 }
 
+/// A run tells its command the folder alone, so a caller may not know whose it is.
+#[test]
+fn a_folder_that_the_machine_names_is_made_by_no_call() {
+    let place = Place::new();
+    let enter = |store: FileStore| store.enter(&place.name, place.request("first"), &place.now());
+    let refused = enter(place.store().asking(|_| true));
+    assert!(
+        matches!(refused, Err(StoreError::Missing { .. })),
+        "{refused:?}"
+    );
+    assert!(!place.folder().exists(), "nothing is made");
+    enter(place.store().asking(|_| false)).expect("a claim");
+    enter(place.store().asking(|_| true)).expect("a claim in a folder that is there");
+}
+
 /// With a separator behind its folder, and without.
 #[test]
 fn a_lock_is_shown_by_its_path() {
