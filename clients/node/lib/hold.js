@@ -238,7 +238,8 @@ class Hold extends EventEmitter {
     this.#serve = serve;
     this.#number = result.hold;
     this.locks = result.locks;
-    this.#env = result.env;
+    // The variables of the project come with the grant alone.
+    this.#env = { ...this.#env, ...result.env };
     client.holds.add(this);
     serve.listeners.set(`hold ${result.hold}`, (method, params) => this.#notified(method, params));
     this.#count(result.good_for_ms);

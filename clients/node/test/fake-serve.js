@@ -14,9 +14,9 @@ writeFileSync(mark, '');
 const send = (message) => process.stdout.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
 const tell = (method, params) => send({ method, params });
 const greet = ({ id }) => send({ id, result: { protocol: 1, version: '0', pid: process.pid, parent: { pid: 1, command: '' } } });
-const grant = ({ id, params }, goodForMs = null) => {
+const grant = ({ id, params }, goodForMs = null, env = {}) => {
   const locks = params.locks.map(({ name }) => ({ name, token: 7, slot: null, member: null, group: false }));
-  const result = { hold: 1, request_id: params.request_id, locks, good_for_ms: goodForMs, env: { TENURE_HELD: '7=x' } };
+  const result = { hold: 1, request_id: params.request_id, locks, good_for_ms: goodForMs, env: { TENURE_HELD: `7=${process.pid}`, ...env } };
   send({ id, result });
 };
 const refuse = ({ id }, code, message, context) =>
@@ -59,6 +59,8 @@ const SCRIPTS = {
   'dies-always': { acquire: end, adopt: isGone },
   // Its death is noticed, and no other one can adopt.
   'dies-for-good': { acquire: (request) => [grant(request), setTimeout(end, 50)], hello: isFirst ? greet : end },
+  // The variables of the project come with the grant alone.
+  'has-variables': { acquire: (request) => [grant(request, null, { GPU: '3' }), setTimeout(end, 50)] },
   loses: { acquire: (request) => [grant(request), tell('lost', { hold: 1, reason: 'gone' })], release: isGone },
   'is-asked': { acquire: (request) => [grant(request), tell('stop_requested', { hold: 1, by: 'run-8' })] },
   supersedes: {

@@ -131,6 +131,18 @@ test('a lease is counted on the own clock, from the last renewal', async (t) => 
   });
 });
 
+test('the variables of the project outlive the serve that has told them', async (t) => {
+  const { env } = faked(t, 'has-variables');
+  await inThread(t, env, async ({ lock }) => {
+    const hold = await lock('deploy');
+    const before = hold.env({});
+    assert.equal(before.GPU, '3');
+    while (hold.env({}).TENURE_HELD === before.TENURE_HELD) await sleep(20);
+    assert.equal(hold.env({}).GPU, '3');
+    await hold.release();
+  });
+});
+
 test('a hold that no serve can adopt is lost', async (t) => {
   const { env } = faked(t, 'dies-for-good');
   await inThread(t, env, async ({ lock }) => {
