@@ -35,8 +35,8 @@ pub(super) fn on_held(text: &str) -> Result<OnHeld, String> {
 /// What a project says about one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Defaults {
-    /// What it says by keys that stand for flags, as if these had been typed.
-    pub(super) flags: RunArgs,
+    /// What it says by keys that stand for flags, as if these had been typed. Without a file nothing is made of them.
+    flags: Option<Box<RunArgs>>,
     pub(super) max_age: Option<Duration>,
     /// In which mode all callers hold it.
     mode: Option<Mode>,
@@ -54,7 +54,7 @@ impl Defaults {
         file: String,
         source: impl Fn(&str) -> String,
     ) -> Result<Self, Failure> {
-        let mut flags = RunArgs::default();
+        let mut flags = Box::new(RunArgs::default());
         flags.read_keys(&said, &source)?;
         flags.claiming.read_keys(&said, &source)?;
         flags.claiming.patience.read_keys(&said, &source)?;
@@ -71,7 +71,7 @@ impl Defaults {
         }
         let is_shared = said.shared == Some(true);
         Ok(Self {
-            flags,
+            flags: Some(flags),
             max_age: value::read(&source("max_age"), said.max_age.as_deref(), value::lease)?,
             mode: (said.slots().map(Mode::Slots)).or(is_shared.then_some(Mode::Shared)),
             on_held: value::read(&source("on_held"), said.on_held.as_deref(), on_held)?,
@@ -80,14 +80,19 @@ impl Defaults {
         })
     }
 
+    /// What it says by keys that stand for flags.
+    pub(super) fn flags(&self) -> Option<&RunArgs> {
+        self.flags.as_deref()
+    }
+
     /// How long to wait.
     pub(crate) fn wait(&self) -> Option<Wait> {
-        said(self.flags.claiming.patience.wait.as_ref())
+        said(self.flags()?.claiming.patience.wait.as_ref())
     }
 
     /// How long the hold outlives its last heartbeat.
     pub(super) fn ttl(&self) -> Option<Duration> {
-        said(self.flags.claiming.ttl.as_ref())
+        said(self.flags()?.claiming.ttl.as_ref())
     }
 
     /// The mode of a claim: what the file says for all callers, or else what was typed, with the words that said it.
@@ -137,7 +142,8 @@ impl Defaults {
     pub(super) fn line(&self, typed: &RunArgs, in_group: bool, says_wait: bool) -> (Queue, bool) {
         let single = Queue::Line(Queueing::Single);
         let cancels = typed.cancel_in_progress
-            || (self.flags.cancel_in_progress && typed.queue.is_none_or(|queue| queue == single));
+            || (self.flags().is_some_and(|file| file.cancel_in_progress)
+                && typed.queue.is_none_or(|queue| queue == single));
         let usual = if in_group || cancels {
             Queueing::Single
         } else {
@@ -147,7 +153,7 @@ impl Defaults {
             Queue::None => !in_group && !says_wait && !cancels,
             Queue::Line(queueing) => !cancels || *queueing == Queueing::Single,
         };
-        let of_file = || self.flags.queue.filter(fits);
+        let of_file = || self.flags().and_then(|file| file.queue).filter(fits);
         let queue = typed.queue.or_else(of_file);
         (queue.unwrap_or(Queue::Line(usual)), cancels)
     }
@@ -155,12 +161,15 @@ impl Defaults {
     /// Whether the file names any hook.
     #[cfg(windows)]
     pub(super) fn says_hooks(&self) -> bool {
-        self.flags.on_supersede.is_some() || self.flags.on_superseded.is_some()
+        self.flags()
+            .is_some_and(|file| file.on_supersede.is_some() || file.on_superseded.is_some())
     }
 
     /// Refuses a run that leaves no supervisor behind, if the file wants what only a supervisor does.
     pub(super) fn refuse_exec(&self) -> Result<(), Failure> {
-        let said = &self.flags;
+        let Some(said) = self.flags() else {
+            return Ok(());
+        };
         let (what, key) = if let Some(limit) = &said.max_runtime {
             (
                 "end the work after",

@@ -316,7 +316,7 @@ impl Run {
             ticket,
             defaults,
         } = takes.unwrap_or_default();
-        let file = &defaults.flags;
+        let file = defaults.flags();
         let grace = grace(typed, file)?;
         #[cfg(windows)]
         refuse_hooks(&defaults)?;
@@ -342,7 +342,7 @@ impl Run {
                 wait,
                 on_held,
                 ticket,
-                reentrant: typed.reentrant || file.reentrant,
+                reentrant: says(typed, file, |it| it.reentrant),
                 who,
                 is_open: typed.on_error == Some(OnError::Open),
                 warning,
@@ -435,7 +435,10 @@ fn taking(
     };
     place.refuse_untyped(&main)?;
     let defaults = place.defaults(&main)?;
-    let of_file = || defaults.flags.group.as_ref().filter(|_| !locks.is_empty());
+    let of_file = || {
+        let group = defaults.flags().and_then(|file| file.group.as_ref());
+        group.filter(|_| !locks.is_empty())
+    };
     let group_text = typed.group.as_ref().or_else(of_file);
     let group_text = group_text.map(|group| folded(&group.text));
     let group = match group {
@@ -659,7 +662,7 @@ fn in_line(
     let grace_ms = if typed.exec {
         0
     } else {
-        value::millis(grace(typed, &defaults.flags)?.value("--grace")?)
+        value::millis(grace(typed, defaults.flags())?.value("--grace")?)
     };
     Ok(QueueTerms {
         queue,
@@ -685,14 +688,19 @@ pub(super) fn usual_grace() -> Typed<Duration> {
 /// What the flag says, or else the key.
 fn either<'a, T>(
     typed: &'a RunArgs,
-    file: &'a RunArgs,
+    file: Option<&'a RunArgs>,
     flag: impl Fn(&'a RunArgs) -> Option<&'a T>,
 ) -> Option<&'a T> {
-    flag(typed).or_else(|| flag(file))
+    flag(typed).or_else(|| file.and_then(flag))
+}
+
+/// Whether the flag or the key says so.
+fn says(typed: &RunArgs, file: Option<&RunArgs>, flag: impl Fn(&RunArgs) -> bool) -> bool {
+    flag(typed) || file.is_some_and(flag)
 }
 
 /// How long the work may take to end, with its text.
-fn grace(typed: &RunArgs, file: &RunArgs) -> Result<Typed<Duration>, Failure> {
+fn grace(typed: &RunArgs, file: Option<&RunArgs>) -> Result<Typed<Duration>, Failure> {
     let said = either(typed, file, |it| it.grace.as_ref()).cloned();
     let grace = said.unwrap_or_else(usual_grace);
     grace.value("--grace")?;
@@ -702,7 +710,7 @@ fn grace(typed: &RunArgs, file: &RunArgs) -> Result<Typed<Duration>, Failure> {
 /// When SIGTERM follows; what the file says of it counts as far as it is within the grace that was typed.
 fn term_after(
     typed: &RunArgs,
-    file: &RunArgs,
+    file: Option<&RunArgs>,
     grace: &Typed<Duration>,
 ) -> Result<Duration, Failure> {
     let time = grace.value("--grace")?;
@@ -716,13 +724,14 @@ fn term_after(
         }
         return Ok(value);
     }
-    let said = value::given("term_after", file.term_after.as_ref())?;
+    let said = file.and_then(|file| file.term_after.as_ref());
+    let said = value::given("term_after", said)?;
     Ok(said.filter(|said| *said <= time).unwrap_or(time * 3 / 4))
 }
 
 fn supervised(
     typed: &RunArgs,
-    file: &RunArgs,
+    file: Option<&RunArgs>,
     grace: &Typed<Duration>,
 ) -> Result<Supervised, Failure> {
     let signal = either(typed, file, |it| it.signal.as_ref());
@@ -732,11 +741,11 @@ fn supervised(
         signal: value::given("--signal", signal)?,
         term_after: term_after(typed, file, grace)?,
         max_runtime: max_runtime.zip(limit.map(|limit| limit.text.clone())),
-        wait_all: typed.wait_all || file.wait_all,
+        wait_all: says(typed, file, |it| it.wait_all),
         follow: typed
             .die_with
             .or(typed.die_with_parent.then_some(Follow::Parent)),
-        close: typed.close || file.close,
+        close: says(typed, file, |it| it.close),
         on_lost: either(typed, file, |it| it.on_lost.as_ref())
             .copied()
             .unwrap_or(OnLost::Terminate),
