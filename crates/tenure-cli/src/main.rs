@@ -1,4 +1,9 @@
 //! The `tenure` binary: one holder at a time.
+//!
+//! `verb` reads a line, `request` says what it means, `command` carries it out, `supervise` keeps a command under its locks, and
+//! `render` answers.
+//!
+//! **Who may call whom.** The binary calls every other crate but the library, and none calls it.
 #![allow(
     clippy::result_large_err,
     reason = "a failure is made once in the life of the process, right before its end"

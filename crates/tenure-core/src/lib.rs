@@ -9,8 +9,10 @@
 //! claim stands before it. A position in the list is called a *ticket*; at the grant a claim
 //! draws its *fencing token* from the same rising counter.
 //!
-//! What it leaves to others: how the list is kept and guarded (the stores of `tenure-engine`), how evidence
-//! is gathered (its `process` module) and what people see (the binary).
+//! What it leaves to others: how the list is kept and guarded (`tenure-store`), how evidence is gathered
+//! (`tenure-os`) and what people see (the binary).
+//!
+//! **Who may call whom.** This crate calls no other one, and every other one may call it.
 #![no_std]
 
 extern crate alloc;

@@ -1,7 +1,8 @@
-//! Chooses the process whose life a lock follows, for a command that takes the lock and returns at once.
+//! Finds the process that a caller names as the owner of its lock: its parent, or a number.
 //!
 //! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock in its
-//! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
+//! name would be stale at once, so `parent` is the nearest ancestor that is not such a one-shot shell. Whom a call without
+//! `--owner` means, `job` decides.
 
 use crate::shell::{ends_with_its_command, is_shell};
 use tenure_core::{Liveness, Process};

@@ -1,6 +1,6 @@
 //! What a host says on stdin: one event, as JSON.
 //!
-//! What its host calls things in it, `host` says. What an event asks for is decided elsewhere.
+//! What its host calls things in it, `host` says. What an event asks for, `hook` decides.
 
 use crate::args::value::AgentHost;
 use crate::host::{Tells, Tool};

@@ -1,6 +1,6 @@
 //! What a thread does for a request that may block: it takes, looks after, gives back and takes over locks.
 //!
-//! When that is done, and what a client is told of it, is decided elsewhere.
+//! `waits` decides when that is done, `holds` what a client is told of it.
 
 use crate::command::keeper;
 use crate::command::run::acquire_all::{self, Hold, life_of};

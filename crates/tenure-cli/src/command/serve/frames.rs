@@ -1,7 +1,7 @@
 //! The messages between a client and `serve`: JSON-RPC 2.0, one message a line. What is a request, and what is no
 //! message at all.
 //!
-//! What a request does is decided elsewhere.
+//! What a request does, `calls` decides.
 
 use crate::failure::Failure;
 use crate::request::serve::{AcquireParams, CheckParams, KnownLock, Where, plain};
