@@ -32,6 +32,9 @@ _LOOKS = 2
 # serve says at least every 10 seconds how a wait stands.
 _LOOKS_WITHOUT_NEWS = 6
 
+# How long a caller reads for its answer itself, and how long the reader stays aside without any such caller.
+AT_ONCE = 0.02
+
 # How much later than asked the answer to a wait may come.
 LATE = 10.0
 
@@ -71,7 +74,7 @@ class Request:
     What cannot be a message is refused here with ValueError, before anything of it is sent.
     """
 
-    __slots__ = ("_error", "_result", "_wake", "granted", "line", "number", "serve", "waits")
+    __slots__ = ("_error", "_result", "_wake", "granted", "is_settled", "line", "number", "serve", "waits")
 
     def __init__(
         self,
@@ -94,10 +97,11 @@ class Request:
         self.waits = wait
         self._result: Any = None
         self._error: BaseException | None = None
+        self.is_settled = False
         self._wake: Callable[[], None] = _nobody
 
     def settle(self, result: Any, error: BaseException | None) -> None:
-        self._result, self._error = result, error
+        self._result, self._error, self.is_settled = result, error, True
         self._wake()
 
     def block(self) -> Any:
@@ -105,6 +109,7 @@ class Request:
         gate.acquire()
         self._wake = gate.release
         self.serve.send(self)
+        self.serve.read_for(self)
         looks = _Looks(self)
         while not gate.acquire(timeout=looks.next()):
             looks.in_vain()
@@ -125,6 +130,7 @@ class Request:
             from ._steps import InThread
 
             await InThread(lambda: self.serve.send(self)).wait()
+        self.serve.have_read()
         looks = _Looks(self)
         while not answered.is_set():
             try:
@@ -189,7 +195,10 @@ class _Process(subprocess.Popen[bytes]):
 
 
 class Serve:
-    """A running `tenure serve`, and the thread that reads what it says.
+    """A running `tenure serve`.
+
+    A thread reads what it says. A caller that is alone reads its answer itself: then one thread is woken, and not two.
+    For as long as callers do so, the reader stays aside.
 
     A serve that died is replaced by another object. Then nothing that this one answered late counts any more.
     """
@@ -211,6 +220,13 @@ class Serve:
         # Reentrant, for a signal handler that takes locks. The reader does not need it: it is held for as long as the
         # pipe to a stopped serve is full.
         self._writing = threading.RLock()
+        # For the output, and for what was read of a line that has no end yet.
+        self._reading = threading.RLock()
+        self._rest = b""
+        self._is_hearing = False
+        # How many callers have read for themselves.
+        self._own_readers = 0
+        self._reader_is_wanted = threading.Event()
         self._process = _Process(
             [self.path, "serve"],
             bufsize=0,
@@ -221,7 +237,7 @@ class Serve:
         )
         self._stdin = cast(IO[bytes], self._process.stdin)
         self._stdout = cast(IO[bytes], self._process.stdout)
-        self._in = self._stdin.fileno()
+        self._in, self._out = self._stdin.fileno(), self._stdout.fileno()
         os.set_blocking(self._in, False)
         try:
             threading.Thread(target=self._read, name="tenure-reader", daemon=True).start()
@@ -264,6 +280,37 @@ class Serve:
         finally:
             self._writing.release()
 
+    def read_for(self, request: Request) -> None:
+        """Reads until the answer has come, for a short time, unless another thread reads."""
+        if not self._reading.acquire(blocking=False):
+            self.have_read()
+            return
+        try:
+            if self._is_hearing:
+                # A signal handler has cut this very thread short in the middle of a message, which cannot go on before
+                # the handler has its answer.
+                self._die()
+                return
+            self._own_readers += 1
+            output, end = select.poll(), time.monotonic() + AT_ONCE
+            output.register(self._out, select.POLLIN)
+            while not (request.is_settled or self.has_ended):
+                rest = end - time.monotonic()
+                if rest <= 0 or not output.poll(rest * 1000):
+                    break
+                # What a signal handler has read meanwhile is not there any more.
+                if not request.is_settled and not self._read_piece():
+                    self._die()
+        finally:
+            self._reading.release()
+            # Others have asked meanwhile, and found the output taken.
+            if self._requests:
+                self.have_read()
+
+    def have_read(self) -> None:
+        """Has the thread read that does nothing else."""
+        self._reader_is_wanted.set()
+
     def end(self) -> None:
         """Kills and collects it. To close its stdin first would give the holds back."""
         self._kill()
@@ -297,22 +344,48 @@ class Serve:
         self._process.kill()
 
     def _read(self) -> None:
-        out, rest = self._stdout.fileno(), b""
+        seen = -1
         try:
-            while len(rest) <= _ANSWER_MAX and (piece := os.read(out, 1 << 16)):
-                self.heard += 1
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    self._hear(json.loads(line))
+            while not self.has_ended:
+                if not self._requests and self._own_readers != seen:
+                    seen = self._own_readers
+                    self._reader_is_wanted.wait(AT_ONCE)
+                    self._reader_is_wanted.clear()
+                    continue
+                with self._reading:
+                    if self.has_ended or not self._read_piece():
+                        break
+        finally:
+            self._die()
+            with self._reading:
+                self._stdout.close()
+
+    def _read_piece(self) -> bool:
+        """Reads what there is; false if that was the end, or no message."""
+        try:
+            self._is_hearing = True
+            piece = os.read(self._out, 1 << 16)
+            self.heard += 1
+            *lines, self._rest = (self._rest + piece).split(b"\n")
+            for line in lines:
+                self._hear(json.loads(line))
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             if not self.has_ended:
                 self.fault = f"it says what is no message ({error!r})"
+            return False
+        except BaseException:  # Ctrl-C, say: what was read may not have been heard
+            self._die()
+            raise
         finally:
-            self._kill()
-            self._stdout.close()
-            while self._requests:
-                with contextlib.suppress(KeyError):
-                    self._requests.popitem()[1].settle(None, ServeEnded())
+            self._is_hearing = False
+        return piece != b"" and len(self._rest) <= _ANSWER_MAX
+
+    def _die(self) -> None:
+        """Kills it, and tells all that wait for an answer."""
+        self._kill()
+        while self._requests:
+            with contextlib.suppress(KeyError):
+                self._requests.popitem()[1].settle(None, ServeEnded())
 
     def _hear(self, message: dict[str, Any]) -> None:
         number = message.get("id")
