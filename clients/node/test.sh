@@ -3,7 +3,8 @@
 # original tests of proper-lockfile, and a storm.
 #
 #   clients/node/test.sh          TENURE_BIN, else target/debug/tenure
-#   clients/node/test.sh long     the storm for a minute with 32 programs, and a minute of proper-lockfile's stress
+#   clients/node/test.sh long     the storm for a minute with 32 programs of Node, then with 32 of Python and 16 shells beside
+#                                 them, and a minute of proper-lockfile's stress
 #
 # What the tests need beyond Node comes from npm and from Debian's sources into target/tools. Nothing of it is committed.
 set -euo pipefail
@@ -121,4 +122,8 @@ begin conformance env "TENURE=$TENURE_BIN" python3 examples/serve/conformance.py
 ended
 begin storm node "$here/test/storm.js" "$length"
 ended
+if [ "$length" = long ]; then
+    begin mixed-storm node "$here/test/storm.js" mixed
+    ended
+fi
 exit "$failed"

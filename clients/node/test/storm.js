@@ -2,6 +2,7 @@
 // Tries the client to breaking point: programs, their serves and both are killed and stopped while they hold.
 //
 //     node storm.js [short|long]     8 programs for 5 seconds, or 32 for a minute
+//     node storm.js mixed            32 of Node, 32 of Python and 16 shells for a minute
 //
 // Each program takes one of three locks again and again. While it holds, it makes a witness file that must not be there
 // yet, and writes its fencing token to the end of a list. A witness of a program that lives is a second holder. Exit code
@@ -14,7 +15,24 @@ const path = require('node:path');
 const { setTimeout: sleep } = require('node:timers/promises');
 
 const LOCKS = ['one', 'two', 'three'];
-const PRESETS = { short: { seconds: 5, programs: 8 }, long: { seconds: 60, programs: 32 } };
+const PRESETS = {
+  short: { seconds: 5, node: 8 },
+  long: { seconds: 60, node: 32 },
+  mixed: { seconds: 60, node: 32, python: 32, shell: 16 },
+};
+
+/** The package for Python has a storm of its own, with the same witness. */
+const PYTHON = path.join(__dirname, '../../python');
+const kindsOfPrograms = () => ({
+  node: [process.execPath, __filename, 'program'],
+  python: [interpreter(), path.join(PYTHON, 'tests/storm.py'), 'program'],
+  shell: ['sh', path.join(__dirname, 'storm.sh')],
+});
+
+/** Python itself, which what is on the PATH may only start. */
+function interpreter() {
+  return spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).stdout.trim();
+}
 
 const oneOf = (choices) => choices[Math.floor(Math.random() * choices.length)];
 
@@ -109,21 +127,26 @@ async function strike(fleet, done) {
   stopped.forEach((pid) => send(pid, 'SIGCONT'));
 }
 
-async function main({ seconds, programs }) {
+async function main({ seconds, ...programs }) {
   const { binary } = require('../lib/binary.js');
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tenure-storm-'));
-  const env = { ...process.env, TENURE_DIR: path.join(folder, 'locks') };
-  const begin = () => spawn(process.execPath, [__filename, 'program', folder], { env, stdio: ['ignore', 'inherit', 'inherit'] });
-  const fleet = Array.from({ length: programs }, begin);
+  const paths = { TENURE_BIN: binary(), TENURE_DIR: path.join(folder, 'locks'), PYTHONPATH: path.join(PYTHON, 'src') };
+  const env = { ...process.env, ...paths };
+  const kinds = kindsOfPrograms();
+  const begin = (kind) => {
+    const [program, ...words] = kinds[kind];
+    return Object.assign(spawn(program, [...words, folder], { env, stdio: ['ignore', 'inherit', 'inherit'] }), { kind });
+  };
+  const fleet = Object.entries(programs).flatMap(([kind, count]) => Array.from({ length: count }, () => begin(kind)));
   const done = {};
-  let crashes = 0;
+  const crashes = [];
   const end = Date.now() + seconds * 1_000;
   while (Date.now() < end) {
     await sleep(10 + Math.random() * 90);
     await strike(fleet, done);
     fleet.forEach((one, index) => {
-      if (one.exitCode !== null) crashes += 1;
-      if (one.exitCode !== null || one.signalCode !== null) fleet[index] = begin();
+      if (one.exitCode !== null) crashes.push(`${one.kind}: ${one.exitCode}`);
+      if (one.exitCode !== null || one.signalCode !== null) fleet[index] = begin(one.kind);
     });
   }
   fs.writeFileSync(path.join(folder, 'stop'), '');
@@ -152,7 +175,7 @@ async function main({ seconds, programs }) {
     stuck += free.status !== 0;
   }
   console.log(JSON.stringify({ seconds, programs, done, said, disorder, stuck, crashes }));
-  const isGood = stuck + disorder + crashes === 0 && said.held > 0 && !said.DOUBLE && !said.LOST && !said.ERROR;
+  const isGood = stuck + disorder + crashes.length === 0 && said.held > 0 && !said.DOUBLE && !said.LOST && !said.ERROR;
   if (isGood) fs.rmSync(folder, { recursive: true });
   process.exitCode = isGood ? 0 : 1;
 }
