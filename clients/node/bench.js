@@ -4,8 +4,8 @@
 //     TENURE_BIN=target/release/tenure PROPER_LOCKFILE=FOLDER node bench.js [rounds [seconds]]
 //
 // A round measures each way once: 50 locks and unlocks of a free lock. Then 2, 8 and 32 programs contend for one lock, with
-// 2 ms of work under it, for so many seconds a way. PROPER_LOCKFILE is the installed package; test.sh installs it in
-// target/tools/node-client/originals.
+// 2 ms of work under it, for so many seconds a way. PROPER_LOCKFILE is the installed package; scripts/bench-clients calls
+// this with both.
 
 const { fork } = require('node:child_process');
 const { once } = require('node:events');
