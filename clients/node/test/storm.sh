@@ -4,6 +4,7 @@
 #   storm.sh FOLDER
 folder=$1
 
+# shellcheck disable=SC2016 # The dollars are those of the shells that read it.
 # Sets `since` to the start of a process that lives and is not exiting (PF_EXITING, 4), else to nothing.
 look='
     look() {
@@ -14,6 +15,7 @@ look='
         [ $(($7 & 4)) -ne 0 ] || since=${20}
     }'
 
+# shellcheck disable=SC2016
 work='
     file=$1/$TENURE_NAME.witness
     look $$

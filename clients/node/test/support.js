@@ -16,8 +16,19 @@ const OWN = Object.fromEntries(Object.entries(process.env).filter(([name]) => !n
 /** A folder for a test, and the environment in which its locks are there. */
 function place(t) {
   const folder = mkdtempSync(path.join(tmpdir(), 'tenure-node-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }));
+  t.after(() => until('the folder is gone', () => isRemoved(folder)));
   return { folder, env: { ...OWN, TENURE_BIN: TENURE, TENURE_DIR: path.join(folder, 'locks') } };
+}
+
+/** Removes a folder. The serve of a program that has ended may still write into it. */
+function isRemoved(folder) {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+    return true;
+  } catch (error) {
+    if (error.code !== 'ENOTEMPTY') throw error;
+    return false;
+  }
 }
 
 /** Calls tenure. */
