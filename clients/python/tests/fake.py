@@ -69,6 +69,7 @@ def main() -> None:
                 refuse(number, "LOCK_LOST", "gone")
             case "crossing", "acquire":
                 waiting = (number, params)
+                time.sleep(0.1)  # until the client waits
                 os.kill(os.getppid(), signal.SIGINT)
             case "crossing", "abandon":
                 grant(*waiting)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import Program, Programs, is_free, line, serve_pid
@@ -15,44 +16,41 @@ from conftest import Program, Programs, is_free, line, serve_pid
 import tenure
 
 
-def work(lock: tenure.Lock) -> int:
-    """Runs in a worker process."""
-    with lock as hold:
-        return hold.token
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_a_forked_child_has_no_part_in_the_hold() -> None:
-    with tenure.lock("a") as hold:
-        child = os.fork()
-        if child == 0:
-            code = 1
+def test_a_forked_child_has_no_part_in_the_hold(program: Programs) -> None:
+    code = """if True:
+        import os, sys, warnings, tenure
+        warnings.simplefilter("ignore", DeprecationWarning)
+        hold = tenure.lock("a").acquire()
+        if os.fork() == 0:
+            hold.release()
+            assert hold.is_inherited
+            for use in (hold.verify, hold.env):
+                try:
+                    use()
+                except tenure.Inherited:
+                    print("inherited", flush=True)
             try:
-                hold.release()
-                assert hold.is_inherited
-                for use in (hold.verify, hold.env):
-                    with pytest.raises(tenure.Inherited):
-                        use()
-                with pytest.raises(tenure.Held):
-                    tenure.lock("a", timeout=0).acquire()
-                with tenure.lock("of-the-child"):
-                    code = 0
-            finally:
-                os._exit(code)
-        assert os.waitpid(child, 0)[1] == 0
+                tenure.lock("a", timeout=0).acquire()
+            except tenure.Held:
+                print("held", flush=True)
+            with tenure.lock("of-the-child"):
+                print("own", flush=True)
+            os._exit(0)
+        os.wait()
         hold.verify()
-        assert not is_free("a")
-    assert is_free("a")
+        print("verified", flush=True)
+        sys.stdin.read()
+    """
+    parent = program(code)
+    assert [line(parent) for _ in range(5)] == ["inherited", "inherited", "held", "own", "verified"]
+    assert not is_free("a")
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_workers_of_a_pool_take_turns(method: str) -> None:
-    context = multiprocessing.get_context(method)
-    with tenure.lock("around"), concurrent.futures.ProcessPoolExecutor(3, mp_context=context) as pool:
-        tokens = list(pool.map(work, [tenure.lock("a", timeout=30)] * 6))
-    assert len(set(tokens)) == 6
-    assert is_free("a")
+    words = [sys.executable, str(Path(__file__).with_name("pool.py")), method]
+    said = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=100, check=True)
+    assert len(set(said.stdout.split())) == 6
 
 
 def test_a_hold_ends_with_its_program(holder: Callable[[str], Program]) -> None:

@@ -226,7 +226,10 @@ class Serve:
         self._is_hearing = False
         # How many callers have read for themselves.
         self._own_readers = 0
-        self._reader_is_wanted = threading.Event()
+        self._is_read_for = False
+        # Released once the reader is wanted. An Event would not do: a signal handler may cut its `set` short.
+        self._reader_is_wanted = threading.Lock()
+        self._reader_is_wanted.acquire()
         self._process = _Process(
             [self.path, "serve"],
             bufsize=0,
@@ -285,14 +288,15 @@ class Serve:
         if not self._reading.acquire(blocking=False):
             self.have_read()
             return
+        # A signal handler in the midst of such a call: the reader cannot read before the handler is done.
+        is_nested, self._is_read_for = self._is_read_for, True
         try:
-            if self._is_hearing:
-                # A signal handler has cut this very thread short in the middle of a message, which cannot go on before
-                # the handler has its answer.
+            if self._is_hearing:  # in the midst of a message, even
                 self._die()
                 return
             self._own_readers += 1
-            output, end = select.poll(), time.monotonic() + AT_ONCE
+            patience = LOOK * _LOOKS_WITHOUT_NEWS if is_nested else AT_ONCE
+            output, end = select.poll(), time.monotonic() + patience
             output.register(self._out, select.POLLIN)
             while not (request.is_settled or self.has_ended):
                 rest = end - time.monotonic()
@@ -301,7 +305,12 @@ class Serve:
                 # What a signal handler has read meanwhile is not there any more.
                 if not request.is_settled and not self._read_piece():
                     self._die()
+                if is_nested:
+                    end = time.monotonic() + patience
+            if is_nested and not request.is_settled:
+                self._die()
         finally:
+            self._is_read_for = is_nested
             self._reading.release()
             # Others have asked meanwhile, and found the output taken.
             if self._requests:
@@ -309,7 +318,8 @@ class Serve:
 
     def have_read(self) -> None:
         """Has the thread read that does nothing else."""
-        self._reader_is_wanted.set()
+        with contextlib.suppress(RuntimeError):  # it has been told already
+            self._reader_is_wanted.release()
 
     def end(self) -> None:
         """Kills and collects it. To close its stdin first would give the holds back."""
@@ -349,8 +359,7 @@ class Serve:
             while not self.has_ended:
                 if not self._requests and self._own_readers != seen:
                     seen = self._own_readers
-                    self._reader_is_wanted.wait(AT_ONCE)
-                    self._reader_is_wanted.clear()
+                    self._reader_is_wanted.acquire(timeout=AT_ONCE)
                     continue
                 with self._reading:
                     if self.has_ended or not self._read_piece():
