@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,9 @@ from tenure import _client
 
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src"
+
+# A shell has its background jobs ignore it, and some tests are about it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
