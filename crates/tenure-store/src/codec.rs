@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use tenure_store::codec;
-//! use tenure_store::tenure_core::Entry;
+//! use tenure_core::Entry;
 //!
 //! let bytes = codec::encode(&Entry::default())?;
 //! assert_eq!(codec::decode(&bytes)?, Entry::default());

@@ -6,7 +6,7 @@
 //!
 //! # Examples
 //! ```
-//! # mod tenure { pub use tenure_store::{store, tenure_core as model}; }
+//! # mod tenure { pub use tenure_core as model; pub use tenure_store as store; }
 //! use tenure::model::{LockName, Now, Policy};
 //! use tenure::store::{Store, memory::MemoryStore};
 //!

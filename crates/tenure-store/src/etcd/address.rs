@@ -69,7 +69,7 @@ impl Address {
     ///
     /// # Examples
     /// ```
-    /// # use tenure_engine as tenure;
+    /// # mod tenure { pub use tenure_store as store; }
     /// use tenure::store::etcd::Address;
     /// let address: Address = Address::parse("etcd://10.0.0.1,10.0.0.2:4001/ci")?;
     /// assert_eq!(address.to_string(), "etcd://10.0.0.1:2379,10.0.0.2:4001/ci");
