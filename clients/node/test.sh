@@ -14,6 +14,8 @@ exec </dev/null
 
 # shellcheck source=scripts/install-tools
 . scripts/install-tools
+# shellcheck source=clients/side-by-side
+. clients/side-by-side
 use_cargo_bin
 
 readonly TYPESCRIPT_VERSION=7.0.2
@@ -87,33 +89,6 @@ need_originals "$tools/originals"
 make_thread_sleep "$tools/originals"
 export PROPER_LOCKFILE=$tools/originals/node_modules/proper-lockfile
 export TSC=$tools/types/node_modules/.bin/tsc
-
-# Most of what follows waits, so it waits side by side.
-failed=0
-names=()
-pids=()
-logs=$(mktemp -d)
-trap 'rm -rf -- "$logs"' EXIT
-begin() {
-    local name=$1
-    shift
-    "$@" >"$logs/$name" 2>&1 &
-    names+=("$name")
-    pids+=($!)
-}
-ended() {
-    local index
-    for index in "${!pids[@]}"; do
-        if wait "${pids[index]}"; then
-            say "ok      ${names[index]}"
-        else
-            failed=1
-            say "FAILED  ${names[index]}"
-            cat "$logs/${names[index]}" >&2
-        fi
-    done
-    names=() pids=()
-}
 
 begin types "$tools/types/node_modules/.bin/tsc" -p "$here" --typeRoots "$tools/types/node_modules/@types"
 begin tests node --test --test-concurrency=4 "$here"/test/*.test.js

@@ -12,6 +12,8 @@ exec </dev/null
 
 # shellcheck source=scripts/install-tools
 . scripts/install-tools
+# shellcheck source=clients/side-by-side
+. clients/side-by-side
 use_cargo_bin
 
 readonly FILELOCK_VERSION=3.32.7
@@ -45,18 +47,9 @@ fi
 
 # Plugins are named where they are wanted. The bytes of modules go where git does not look.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPYCACHEPREFIX=$tools/bytes PYTHONPATH=$PWD/src
-state=$(mktemp -d)
-trap 'rm -rf -- "$state"' EXIT
+state=$outputs/state
+mkdir -- "$state"
 
-# Most of what follows waits, so it waits side by side.
-names=() pids=()
-begin() {
-    local name=$1
-    shift
-    "$@" >"$state/$name" 2>&1 &
-    names+=("$name")
-    pids+=($!)
-}
 in_the_other_package() {
     PYTHONPATH=$originals:$PYTHONPATH XDG_STATE_HOME=$state "$venv/bin/python" tests/upstream.py "$originals" "$@"
 }
@@ -70,14 +63,5 @@ begin tests "$venv/bin/python" -m pytest -q -p xdist -n 4
 begin filelock in_the_other_package "${more[@]}"
 [ "$length" = short ] || begin storm "$venv/bin/python" tests/storm.py long
 
-failed=0
-for index in "${!pids[@]}"; do
-    if wait "${pids[index]}"; then
-        say "ok      ${names[index]}"
-    else
-        failed=1
-        say "FAILED  ${names[index]}"
-        cat "$state/${names[index]}" >&2
-    fi
-done
+ended
 exit "$failed"
