@@ -30,8 +30,8 @@ async function main() {
   const began = Date.now();
   const taken = await tenure('acquire', ...place, ...flags, '--owner=job', '--', name);
   const waited = Date.now() - began;
-  const holder = looked.holder ?? {};
-  const behind = looked.holder
+  const { holder } = looked;
+  const behind = holder
     ? `, behind ${shown(holder.actor ?? 'somebody')} (PID ${shown(holder.pid ?? 'unknown')}: ${shown(holder.why ?? '')})`
     : '';
 

@@ -8,10 +8,54 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-fn action() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../action.yml");
-    let text = fs::read_to_string(path).expect("the action");
+/// The action at a path of the repository.
+pub(crate) fn action_at(path: &str) -> Value {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = fs::read_to_string(root.join(path)).expect("the action");
     serde_saphyr::from_str(&text).expect("the action is YAML")
+}
+
+/// Each input of an action with its value, as the runner fills it in: what is given, else the default.
+pub(crate) fn inputs_of(action: &Value, given: &[(&str, &str)]) -> Vec<(String, String)> {
+    for (name, _) in given {
+        assert!(!action["inputs"][name].is_null(), "there is no {name}");
+    }
+    let inputs = action["inputs"].as_object().expect("inputs").iter();
+    let values = inputs.map(|(name, input)| {
+        let default = input["default"].as_str().unwrap_or_default();
+        // GitHub fills in what it knows itself: the address of the run.
+        let default = if default.contains("${{") {
+            "https://github.example/a/b/actions/runs/777"
+        } else {
+            default
+        };
+        let given = given.iter().find(|(given, _)| given == name);
+        (
+            name.clone(),
+            given.map_or(default, |(_, value)| value).to_owned(),
+        )
+    });
+    values.collect()
+}
+
+/// A program that the runner of a machine of one's own starts for an action.
+pub(crate) fn on_runner(scene: &Scene, program: &str) -> Command {
+    let _ = fs::create_dir(scene.path("temp"));
+    let mut command = scene.program(program);
+    command
+        .current_dir(scene.root())
+        .env("RUNNER_ENVIRONMENT", "self-hosted")
+        .env("RUNNER_OS", "Linux")
+        .env("RUNNER_TEMP", scene.path("temp"))
+        .env("GITHUB_OUTPUT", scene.path("output"));
+    command
+}
+
+/// The arguments with which GitHub starts `bash` for a step.
+pub(crate) const BASH_OF_STEP: [&str; 4] = ["--noprofile", "--norc", "-eo", "pipefail"];
+
+fn action() -> Value {
+    action_at("action.yml")
 }
 
 /// The only step of the action.
@@ -26,32 +70,12 @@ fn step() -> Value {
 fn step_with(scene: &Scene, inputs: &[(&str, &str)]) -> Command {
     let (action, step) = (action(), step());
     let script = scene.write("step.sh", step["run"].as_str().expect("a script"));
-    let _ = fs::create_dir(scene.path("temp"));
-    let mut command = scene.program("bash");
-    command
-        .args(["--noprofile", "--norc", "-eo", "pipefail"])
-        .arg(script)
-        .current_dir(scene.root())
-        .env("RUNNER_ENVIRONMENT", "self-hosted")
-        .env("RUNNER_OS", "Linux")
-        .env("RUNNER_TEMP", scene.path("temp"))
-        .env("GITHUB_OUTPUT", scene.path("output"));
-    for (name, input) in action["inputs"].as_object().expect("inputs") {
-        let given = inputs.iter().find(|(given, _)| given == name);
-        let default = input["default"].as_str().unwrap_or_default();
-        // GitHub fills in what it knows itself: the address of the run.
-        let default = if default.contains("${{") {
-            "https://github.example/a/b/actions/runs/777"
-        } else {
-            default
-        };
-        let value = given.map_or(default, |(_, value)| value);
-        if let Some(variable) = variable(&step, name) {
+    let mut command = on_runner(scene, "bash");
+    command.args(BASH_OF_STEP).arg(script);
+    for (name, value) in inputs_of(&action, inputs) {
+        if let Some(variable) = variable(&step, &name) {
             command.env(variable, value);
         }
-    }
-    for (given, _) in inputs {
-        assert!(!action["inputs"][given].is_null(), "there is no {given}");
     }
     command
 }

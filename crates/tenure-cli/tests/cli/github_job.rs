@@ -7,9 +7,10 @@
     reason = "the test removes files of its own, which no store has"
 )]
 
+use crate::github_action::{BASH_OF_STEP, action_at, inputs_of, on_runner};
 use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
+use crate::whose::named;
 use rustix::process::Signal;
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,39 +19,25 @@ fn actions() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../actions")
 }
 
-fn action(name: &str) -> Value {
-    let text = fs::read_to_string(actions().join(name).join("action.yml")).expect("the action");
-    serde_saphyr::from_str(&text).expect("the action is YAML")
-}
-
-/// A program with what the runner gives an action: each input, or its default, and the files.
+/// A program with what the runner gives an action: each input in a variable, and the files.
 fn with_inputs(scene: &Scene, program: &str, of: &str, inputs: &[(&str, &str)]) -> Command {
-    let mut command = scene.program(program);
-    let action = action(of);
-    for (given, _) in inputs {
-        assert!(!action["inputs"][given].is_null(), "there is no {given}");
+    let mut command = on_runner(scene, program);
+    let action = action_at(&format!("actions/{of}/action.yml"));
+    for (name, value) in inputs_of(&action, inputs) {
+        command.env(format!("INPUT_{}", name.to_uppercase()), value);
     }
-    for (name, input) in action["inputs"].as_object().expect("inputs") {
-        let default = input["default"].as_str().unwrap_or_default();
-        let default = if default.contains("${{") {
-            "https://github.example/a/b/actions/runs/777"
-        } else {
-            default
-        };
-        let given = inputs.iter().find(|(given, _)| given == name);
-        let variable = format!("INPUT_{}", name.to_uppercase());
-        command.env(variable, given.map_or(default, |(_, value)| value));
-    }
-    let _ = fs::create_dir(scene.path("temp"));
-    command
-        .env("RUNNER_ENVIRONMENT", "self-hosted")
-        .env("RUNNER_OS", "Linux")
-        .env("RUNNER_TEMP", scene.path("temp"))
-        .env("GITHUB_ACTIONS", "true")
-        .current_dir(scene.root());
-    for file in ["OUTPUT", "STATE", "STEP_SUMMARY", "PATH"] {
+    command.env("GITHUB_ACTIONS", "true");
+    for file in ["STATE", "STEP_SUMMARY", "PATH"] {
         command.env(format!("GITHUB_{file}"), scene.path(&file.to_lowercase()));
     }
+    command
+}
+
+/// A script as the process of a job runs it.
+fn of_worker(scene: &Scene, inputs: &[(&str, &str)], script: &str) -> Command {
+    let worker = named(scene, "Runner.Worker");
+    let mut command = with_inputs(scene, &worker, "hold", inputs);
+    command.arg(scene.write("job", script));
     command
 }
 
@@ -82,16 +69,12 @@ struct Job<'a> {
 impl<'a> Job<'a> {
     /// The step alone, as the process of a job runs it.
     fn step(scene: &Scene, inputs: &[(&str, &str)], after: &str) -> Command {
-        let worker = scene.path("Runner.Worker");
-        if !worker.exists() {
-            fs::copy("/bin/dash", &worker).expect("a shell under another name");
-        }
         let main = actions().join("hold/main.js");
-        let script = format!("node '{}' || exit\n{after}", main.display());
-        let job = scene.write("job", &script);
-        let mut command = with_inputs(scene, &worker.display().to_string(), "hold", inputs);
-        command.arg(job);
-        command
+        of_worker(
+            scene,
+            inputs,
+            &format!("node '{}' || exit\n{after}", main.display()),
+        )
     }
 
     fn start(scene: &'a Scene, inputs: &[(&str, &str)]) -> Self {
@@ -211,20 +194,12 @@ fn a_job_that_is_cancelled_while_it_waits_leaves_the_line() {
     let scene = Scene::new();
     let other = scene.hold("a", ["-q"]);
     for signal in [Signal::INT, Signal::TERM] {
-        let worker = scene.path("Runner.Worker");
-        if !worker.exists() {
-            fs::copy("/bin/dash", &worker).expect("a shell under another name");
-        }
-        let job = scene.write(
-            "job",
-            &format!(
-                "node '{}' & echo $! >step\nwait\n",
-                actions().join("hold/main.js").display()
-            ),
+        let script = format!(
+            "node '{}' & echo $! >step\nwait\n",
+            actions().join("hold/main.js").display()
         );
         let inputs = [("name", "a"), ("wait", "1h")];
-        let mut command = with_inputs(&scene, &worker.display().to_string(), "hold", &inputs);
-        let job = Started::piped(command.arg(job));
+        let job = Started::piped(&mut of_worker(&scene, &inputs, &script));
         scene.until_queued("a", 1);
         let step = crate::support::read_number(&scene.path("step"));
         crate::support::send(step, signal);
@@ -292,13 +267,13 @@ fn release(scene: &Scene, version: &str) -> PathBuf {
 }
 
 fn install(scene: &Scene, inputs: &[(&str, &str)]) -> Answer {
-    let step = action("install")["runs"]["steps"][0].clone();
+    let step = action_at("actions/install/action.yml")["runs"]["steps"][0].clone();
     let script = step["run"].as_str().expect("a script");
     assert!(!script.contains("${{"), "no expression in the script");
     let script = scene.write("install.sh", script);
     let mut command = with_inputs(scene, "bash", "install", inputs);
     command
-        .args(["--noprofile", "--norc", "-eo", "pipefail"])
+        .args(BASH_OF_STEP)
         .arg(script)
         .env("RUNNER_TOOL_CACHE", scene.path("cache"));
     answer(&mut command)

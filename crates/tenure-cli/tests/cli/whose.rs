@@ -142,7 +142,7 @@ fn heartbeat_renews_every_slot_of_its_owner() {
 }
 
 /// A program of this name, which runs a script of shell as a daemon or a host does.
-fn named(scene: &Scene, name: &str) -> String {
+pub(crate) fn named(scene: &Scene, name: &str) -> String {
     let copy = scene.path(name);
     std::fs::copy("/bin/dash", &copy).expect("a shell under another name");
     copy.display().to_string()
