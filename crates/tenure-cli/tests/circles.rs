@@ -8,22 +8,24 @@
 )]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemMod, UseTree};
 
 type Module = Vec<String>;
 
-/// The crates of the project, each below those that it calls.
-const CRATES: [&str; 7] = [
-    "tenure-core",
-    "tenure-os",
-    "tenure-store",
-    "tenure-engine",
-    "tenure-conformance",
-    "tenure",
-    "tenure-cli",
-];
+/// The crates of the project, each with its folder.
+fn crates() -> BTreeMap<String, PathBuf> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let all = std::fs::read_dir(all.expect("the crates")).expect("the crates");
+    let paths = all.map(|entry| entry.expect("an entry").path());
+    let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into());
+    let named: BTreeMap<_, _> = paths
+        .filter_map(|path| Some((name(&path)?, path)))
+        .collect();
+    assert!(named.contains_key("tenure-core"), "{named:?}");
+    named
+}
 
 /// The modules of a crate that have a file, and the text of each.
 fn modules(source: &Path) -> BTreeMap<Module, String> {
@@ -200,12 +202,9 @@ fn circles(modules: &BTreeMap<Module, String>) -> Vec<String> {
 
 #[test]
 fn no_modules_of_any_crate_import_each_other_in_a_circle() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crates");
     let mut found = Vec::new();
-    for name in CRATES {
-        let modules = modules(&crates.join(name).join("src"));
+    for (name, folder) in crates() {
+        let modules = modules(&folder.join("src"));
         assert!(modules.len() > 2, "{name} was read");
         found.extend(
             circles(&modules)
@@ -376,13 +375,10 @@ fn readings(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn surroundings_are_read_in_the_rooms_that_answer_for_them() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crates");
     let mut strangers = Vec::new();
     let mut readers = BTreeSet::new();
-    for name in CRATES {
-        for (module, text) in modules(&crates.join(name).join("src")) {
+    for (name, folder) in crates() {
+        for (module, text) in modules(&folder.join("src")) {
             let found = readings(&text);
             let module = module.join("::");
             let is_known = |room: &&(&str, &str, &str)| room.0 == name && room.1 == module;

@@ -151,10 +151,11 @@ fn no_error_both_says_its_source_and_names_it() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     // What a program can see. The binary's own errors end as exit codes, and nobody asks them for a source.
-    let folders =
-        ["os", "core", "store", "engine", "conformance"].map(|of| format!("../tenure-{of}/src"));
-    for folder in folders.iter().map(String::as_str).chain(["src"]) {
-        rust_files(&ours.join(folder), &mut files);
+    for entry in std::fs::read_dir(ours.join("..")).expect("the crates") {
+        let path = entry.expect("an entry").path();
+        if !path.ends_with("tenure-cli") {
+            rust_files(&path.join("src"), &mut files);
+        }
     }
     assert!(files.len() > 150, "the sources are where they were");
     let (mut found, mut written) = (0, 0);
