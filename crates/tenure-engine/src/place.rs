@@ -683,14 +683,6 @@ fn folder_of_machine(machines: Option<&Config>) -> PathBuf {
     named.unwrap_or_else(|| PathBuf::from(MACHINE_FOLDER))
 }
 
-/// The machine's folder, for its administrator, whose own configuration says nothing about it.
-///
-/// # Errors
-/// - As [`Config::read`], of the machine's configuration.
-pub fn machines_folder() -> Result<PathBuf, ConfigError> {
-    Ok(folder_of_machine(Config::machines()?.as_ref()))
-}
-
 /// The folder of the locks of the clone in whose work tree a folder lies, or will: for the groups of runs whose records
 /// lie there. `None` outside of a clone.
 ///

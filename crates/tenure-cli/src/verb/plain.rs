@@ -1,6 +1,6 @@
 //! Reads the plainest calls of `run` without building a parser, which would cost a fifth of the whole
-//! run. Every call that is not certainly good, or not written in the plainest way, is left to the parser.
-//! It alone decides what is an error and says so. Which flags are plain, and how they are read, stands where they are
+//! run. Every call that is not certainly good, or not written in the plainest way, is left to the parser,
+//! which alone decides what is an error and says so. Which flags are plain, and how they are read, stands where they are
 //! declared (`args/flags`).
 //!
 //! Tests hold every call that is read here equal to what the parser makes of it.
