@@ -2,7 +2,7 @@
 //! every new name can be locked, no call hangs or breaks down, a holder whose list was taken away is told, and a lock that
 //! the member leaves alone has one holder.
 //!
-//! `TENURE_MEMBER=SECONDS` says how long (5; 60 in CI, an hour by night), `TENURE_SEED` with which seed. A failure prints the
+//! `TENURE_MEMBER=SECONDS` says how long (5; 20 in CI, an hour by night), `TENURE_SEED` with which seed. A failure prints the
 //! seed, and keeps no folder: the seed begins the same acts again.
 
 #![allow(
@@ -471,7 +471,7 @@ fn seconds() -> u64 {
         .ok()
         .and_then(|said| said.parse().ok());
     said.unwrap_or(if std::env::var_os("CI").is_some() {
-        60
+        20
     } else {
         5
     })
