@@ -4,6 +4,7 @@
 //! The hand trusts nothing that the lock says but the token, which it writes down for others to judge.
 
 use crate::journal::Journal;
+use crate::versions;
 use crate::witness::{self, Mode, Resource};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -280,7 +281,7 @@ fn work(plan: &Plan, journal: &Journal) -> std::io::Result<u8> {
 
 /// Calls the binary; a death by signal N is 128 + N.
 fn tenure(words: &[String], is_stripped: bool) -> std::io::Result<u8> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+    let mut command = Command::new(versions::tenure());
     if is_stripped {
         for name in HANDED_DOWN {
             command.env_remove(name);

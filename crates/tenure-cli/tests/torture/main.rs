@@ -38,6 +38,10 @@
 //! alone, which the documents say. A call with the code `80` there has lost its lease, as a process does
 //! that the machine did not let work for as long as the ttl.
 //!
+//! # Two versions
+//! With `TORTURE_BESIDE=PATH` every second call is made with the program of that path, such as the release before
+//! (`scripts/try-versions`).
+//!
 //! Left out: Windows. Killing, stopping and signalling are done as Unix does it.
 #![allow(
     clippy::print_stdout,
@@ -73,6 +77,8 @@ mod random;
 mod surroundings;
 #[cfg(unix)]
 mod verdict;
+#[cfg(unix)]
+mod versions;
 #[cfg(unix)]
 mod witness;
 #[cfg(unix)]

@@ -7,6 +7,7 @@ use crate::journal::now_ns;
 use crate::preset::Extent;
 use crate::random::Random;
 use crate::surroundings::Surroundings;
+use crate::versions;
 use crate::world::World;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
@@ -64,7 +65,7 @@ fn make(world: &World, number: u64, call: &Call) {
     let own = std::env::current_exe().unwrap_or_default();
     let own = own.to_string_lossy();
     let program = match call.program {
-        Program::Tenure => env!("CARGO_BIN_EXE_tenure"),
+        Program::Tenure => versions::tenure(),
         Program::Flock => "flock",
         Program::Hand => &own,
     };
@@ -307,8 +308,9 @@ fn group_below(pid: u32, parent: u32) -> Option<Pid> {
     };
     let (state, above, group) = seen(pid)?;
     let (_, _, own) = seen(parent)?;
-    let is_its_own = state != "Z" && above == parent.to_string() && group != own;
-    Pid::from_raw(group).filter(|_| is_its_own)
+    // A process that is being collected is in no group any more.
+    let is_its_own = state != "Z" && above == parent.to_string() && group != own && group > 0;
+    is_its_own.then(|| Pid::from_raw(group))?
 }
 
 /// The time since then.

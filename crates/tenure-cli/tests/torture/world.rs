@@ -4,6 +4,7 @@ use crate::call::Profile;
 use crate::clock::{self, Clock};
 use crate::journal::Journal;
 use crate::preset::Preset;
+use crate::versions;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -104,7 +105,7 @@ impl World {
     }
 
     pub(crate) fn tenure<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
-        let mut command = self.program(env!("CARGO_BIN_EXE_tenure"));
+        let mut command = self.program(versions::tenure());
         command.args(words);
         command
     }
