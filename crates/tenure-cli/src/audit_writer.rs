@@ -18,6 +18,7 @@ use tenure_engine::audit::{
     self, AuditError, AuditLog, Ending, Grant, Occasion, Party, Record, Recording, Releaser,
     StealReason, Stream, error_text,
 };
+use tenure_os::brief::may_sleep;
 use tenure_os::sync::locked;
 use tenure_store::StoreError;
 use tenure_store::profile::Profile;
@@ -42,15 +43,24 @@ pub(crate) struct AuditWriter {
     line: Option<String>,
     /// The lock after which a run is named whose caller lets it be skipped.
     skips: Option<LockName>,
-    /// Grants whose lines are written once the command runs; `None` where each is written at once.
+    /// Lines that are written later; `None` where each is written at once. A run holds its grants back until its command runs.
+    /// What `serve` does briefly is written after its answer.
     ///
-    /// The command starts meanwhile, so these lines cost a run no time. A run that is killed in between leaves none: as one
+    /// The command starts meanwhile, so these lines cost a run no time. A process that is killed in between leaves none: as one
     /// that is killed between its grant and its line. Nothing that may take long is done before they are written.
-    held_back: Mutex<Option<Vec<Record>>>,
+    held_back: Mutex<Option<Later>>,
     /// Why they could not be written.
     failed: Mutex<Option<String>>,
     /// The caller knows that the audit cannot be written.
     is_told: AtomicBool,
+}
+
+/// Lines that are written later.
+#[derive(Debug, Default)]
+struct Later {
+    lines: Vec<Record>,
+    /// A thread writes lines that came before these.
+    is_writing: bool,
 }
 
 impl AuditWriter {
@@ -117,19 +127,50 @@ impl AuditWriter {
         locked(&self.held_back).get_or_insert_default();
     }
 
-    /// Writes what was held back.
-    pub(crate) fn catch_up(&self) {
-        let records = match &mut *locked(&self.held_back) {
-            Some(records) if !records.is_empty() => std::mem::take(records),
-            Some(_) | None => return,
-        };
-        for record in records {
-            if let Err(error) = self.append(&record)
-                && self.is_news()
-            {
-                *locked(&self.failed) = Some(error);
+    /// Writes what was held back, unless another thread is at it. False if another process keeps the file, and this thread may not
+    /// wait: the lines stay held back then.
+    pub(crate) fn catch_up(&self) -> bool {
+        loop {
+            let lines = match &mut *locked(&self.held_back) {
+                Some(later) if !later.is_writing && !later.lines.is_empty() => {
+                    later.is_writing = true;
+                    std::mem::take(&mut later.lines)
+                }
+                Some(_) | None => return true,
+            };
+            let mut lines = lines.into_iter();
+            let left = lines.find(|line| match self.append(line) {
+                Ok(is_written) => !is_written,
+                Err(error) => {
+                    if self.is_news() {
+                        *locked(&self.failed) = Some(error);
+                    }
+                    false
+                }
+            });
+            let left: Vec<Record> = left.into_iter().chain(lines).collect();
+            let is_written = left.is_empty();
+            if let Some(later) = &mut *locked(&self.held_back) {
+                later.is_writing = false;
+                later.lines.splice(..0, left);
+            }
+            if !is_written {
+                return false;
             }
         }
+    }
+
+    /// Whether lines wait to be written, or are being written.
+    #[cfg(unix)]
+    pub(crate) fn is_behind(&self) -> bool {
+        let held_back = locked(&self.held_back);
+        (held_back.as_ref()).is_some_and(|later| later.is_writing || !later.lines.is_empty())
+    }
+
+    /// What went wrong with lines that were written later, once.
+    #[cfg(unix)]
+    pub(crate) fn why_unwritten(&self) -> Option<String> {
+        locked(&self.failed).take()
     }
 
     /// A holder of this call.
@@ -153,8 +194,8 @@ impl AuditWriter {
         for record in grant.records(occasion) {
             let mut held_back = locked(&self.held_back);
             match &mut *held_back {
-                Some(records) if self.records(&record) => {
-                    records.push(record.by_agent(self.agent.as_ref()));
+                Some(later) if self.records(&record) => {
+                    later.lines.push(record.by_agent(self.agent.as_ref()));
                 }
                 Some(_) => {}
                 None => {
@@ -308,6 +349,13 @@ impl AuditWriter {
         if !self.records(&record) {
             return;
         }
+        {
+            let mut held_back = locked(&self.held_back);
+            // Behind what another thread writes, so that the lines keep their order.
+            if !may_sleep() || held_back.as_ref().is_some_and(|later| later.is_writing) {
+                return held_back.get_or_insert_default().lines.push(record);
+            }
+        }
         self.catch_up();
         if let Some(error) = locked(&self.failed).take() {
             reporter.warn(error);
@@ -319,14 +367,20 @@ impl AuditWriter {
         }
     }
 
-    fn append(&self, record: &Record) -> Result<(), String> {
-        self.log.append(record).map_err(|error| unwritten(&error))?;
-        if self.ignored {
+    /// Answers whether it was written: only a thread that may not wait leaves a line to others.
+    fn append(&self, record: &Record) -> Result<bool, String> {
+        let appended = if may_sleep() {
+            self.log.append(record).map(|()| true)
+        } else {
+            self.log.try_append(record)
+        };
+        let is_written = appended.map_err(|error| unwritten(&error))?;
+        if self.ignored && is_written {
             self.log
                 .keep_out_of_git()
                 .map_err(|error| error.to_string())?;
         }
-        Ok(())
+        Ok(is_written)
     }
 }
 

@@ -162,6 +162,16 @@ impl Locks {
         self.rules().network
     }
 
+    /// Whether a change takes moments where no other caller is in the way: a list in a folder of this machine, without records.
+    #[cfg(unix)]
+    pub(crate) fn is_prompt(&self) -> bool {
+        match &self.store {
+            Backend::Files(store) => !self.publishes && store.is_local(),
+            #[cfg(feature = "etcd")]
+            Backend::Servers(_) => false,
+        }
+    }
+
     /// Looks at a hold of this process, by its own file; `None` for locks on servers.
     #[cfg(unix)]
     #[cfg_attr(

@@ -15,8 +15,10 @@ mod support;
 mod support_lines;
 mod support_schemas;
 
+use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,7 @@ use std::time::Duration;
 use support::{Answer, Scene, TENURE, answer, eventually, send};
 use support_lines::{Lines, is_refused};
 use support_schemas::satisfies;
+use tenure_os::clock::{instant, since};
 
 /// A client that writes what the test says, and holds every line to the schema.
 struct Client {
@@ -167,6 +170,8 @@ fn the_audit_names_the_program_and_not_its_command_line() {
     let mut client = Client::new(&scene);
     let hold = client.acquire("x");
     client.call("release", &of_hold(&hold));
+    // Its lines may come after its answers, and come before its end.
+    assert_eq!(client.end(), 0);
     let events = scene.run(["audit", "x", "--output", "json"]).json();
     let events = events["data"]["events"].as_array().unwrap().clone();
     assert_eq!(events.len(), 2, "{events:?}");
@@ -179,6 +184,61 @@ fn the_audit_names_the_program_and_not_its_command_line() {
         assert_eq!(
             (&event["why"], &event["pid"]),
             (&Value::Null, &std::process::id().into())
+        );
+    }
+}
+
+/// Keeps the guard of a list, as a process that was stopped in the middle of a change.
+const KEEPS_THE_GUARD: &str = r#"
+import fcntl, struct, sys, time
+file = open(sys.argv[1], "r+b")
+fcntl.fcntl(file, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 60, 1, 0))
+print("kept", flush=True)
+time.sleep(60)
+"#;
+
+/// Another process keeps the audit, or the list of one lock: requests that need neither go on at once, and no line is missing.
+#[test]
+fn what_another_process_keeps_delays_no_other_request() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    for name in ["x", "kept"] {
+        let first = client.acquire(name);
+        client.call("release", &of_hold(&first));
+    }
+    let audit = File::open(scene.path("locks/audit/audit.jsonl")).expect("the audit");
+    rustix::fs::flock(&audit, FlockOperation::LockExclusive).expect("its lock");
+    let mut keeper = scene.program("python3");
+    keeper
+        .args(["-c", KEEPS_THE_GUARD])
+        .arg(scene.path("locks/kept.tenure"));
+    let mut keeper = keeper.stdout(Stdio::piped()).spawn().expect("a process");
+    let mut line = String::new();
+    let said = keeper.stdout.as_mut().expect("its output");
+    BufReader::new(said).read_line(&mut line).expect("a line");
+    let waits = client.request("acquire", &json!({ "locks": [{ "name": "kept" }] }));
+    let began = instant();
+    for _ in 0..20 {
+        let hold = client.acquire("x");
+        client.call("release", &of_hold(&hold));
+    }
+    let took = since(began);
+    assert!(took < Duration::from_secs(2), "{took:?} for 20 locks");
+    keeper.kill().expect("it ends");
+    keeper.wait().expect("it has ended");
+    let kept = client.answer(waits)["result"].clone();
+    drop(audit);
+    client.call("release", &of_hold(&kept));
+    assert_eq!(client.end(), 0);
+    let events = scene.run(["audit", "x", "--output", "json"]).json();
+    let events = events["data"]["events"].as_array().unwrap().clone();
+    let told: Vec<_> = events.iter().map(|event| event["event"].as_str()).collect();
+    assert_eq!(told.len(), 42, "{told:?}");
+    for pair in told.chunks(2) {
+        assert_eq!(
+            pair,
+            [Some("lock_acquired"), Some("lock_released")],
+            "{told:?}"
         );
     }
 }

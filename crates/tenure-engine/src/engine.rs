@@ -14,6 +14,7 @@ use tenure_core::{
     Process, RETRY_FLOOR_MS, Reason, Refusal, Request, RequestId, SHORT_LINE, STOPPED_GRACE_MS,
     Standing, Standstill, WATCH_MS, Watched, retry_after_ms,
 };
+use tenure_os::brief;
 use tenure_os::cancel::{self, Cancel as CallersCancel};
 use tenure_os::clock::{Clock, nap};
 use tenure_os::offload::at_once;
@@ -432,9 +433,13 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
         }
         let mut ticket = 0;
         loop {
+            // A grant of a free lock takes moments. Whatever else there is to do may sleep.
+            if !matches!(effect, Effect::Enter | Effect::Finish(_)) {
+                brief::elsewhere().await;
+            }
             let input = match effect {
                 Effect::Finish(outcome) => return Ok(outcome),
-                Effect::Enter => match self.enter(&mut request, &mut ticket)? {
+                Effect::Enter => match self.enter(&mut request, &mut ticket).await? {
                     Some(entering) => Input::Entered(entering),
                     None => Input::Interrupted,
                 },
@@ -573,7 +578,7 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
     }
 
     /// Enters the list; `None` if the caller interrupted before.
-    fn enter(
+    async fn enter(
         &mut self,
         request: &mut Request,
         ticket: &mut u64,
@@ -585,6 +590,11 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
             }
             let within = self.rest();
             let entered = match (self.store).enter_within(self.name, &*request, &now, within) {
+                // Nothing was changed. A thread that may wait for the list does this again.
+                Err(error) if is_kept_away(&error) && !brief::may_sleep() => {
+                    brief::elsewhere().await;
+                    continue;
+                }
                 Err(error) if self.outlasts(&error) => {
                     if !self.is_hindered(&error) {
                         return Ok(None);
@@ -603,6 +613,9 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> AcquireRun<'_, C, O> {
             if let Entering::Queued { ticket: own, .. } = &entered.entering {
                 *ticket = *own;
                 self.in_line = true;
+            }
+            if !matches!(entered.entering, Entering::Granted { .. }) {
+                brief::elsewhere().await;
             }
             if !self.looks_twice(&entered.entering)? {
                 return Ok(Some(entered.entering));

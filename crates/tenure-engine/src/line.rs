@@ -17,6 +17,7 @@ pub use turns::{Errand, Joined, Lines, Standing, Turn};
 use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
+use tenure_os::brief::may_sleep;
 
 /// An errand that a pool does.
 pub trait Work<N: Clone + Ord + Send + 'static>: Errand<N> + Send + 'static {
@@ -30,7 +31,7 @@ pub trait Work<N: Clone + Ord + Send + 'static>: Errand<N> + Send + 'static {
     fn fail(self, why: io::Error);
 }
 
-/// Has a pool do an errand, and those that come next in its line.
+/// Has a pool do an errand, and those that come next in its line. A caller that works briefly begins the errand itself.
 pub fn begin<N: Clone + Ord + Send + Sync + 'static, E: Work<N>>(
     turn: Option<Turn<N, E>>,
     errand: E,
@@ -39,7 +40,12 @@ pub fn begin<N: Clone + Ord + Send + Sync + 'static, E: Work<N>>(
     while let Some((turn, errand)) = next {
         next = match errand.pool().reserve() {
             Ok(room) => {
-                room.spawn(work(turn, errand));
+                let work = work(turn, errand);
+                if may_sleep() {
+                    room.spawn(work);
+                } else {
+                    room.begin_here(work);
+                }
                 None
             }
             Err(why) => {

@@ -9,6 +9,7 @@
 //!
 //! Nothing here is promised to other programs: any version may change all of it.
 
+pub mod brief;
 pub mod cancel;
 pub mod clock;
 #[cfg(feature = "tracing")]

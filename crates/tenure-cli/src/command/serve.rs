@@ -5,8 +5,10 @@
 //! comes, frees nothing: the program goes on working under its holds, and a new `serve` adopts them. Holds end when the
 //! program says so, when it closes our stdin, or with its own end.
 //!
-//! A single thread reads, writes, keeps time and has all state. What may block is done by the threads of a pool, which
-//! answer with events. So a parent that does not read, a slow store and a long wait delay nothing else.
+//! A single thread reads, writes, keeps time and has all state. In a folder of this machine that thread takes a free lock and gives
+//! one back itself, which takes moments, and writes the audit's lines after the answer. What may block is done by the threads of
+//! a pool, which answer with events: a request behind another caller, or for a store over a network. So a parent that does
+//! not read, a slow store and a long wait delay nothing else.
 //!
 //! `frames` reads messages, `output` keeps what a parent does not read yet, and `parent` notices its end. `calls` carries
 //! out what it asks, `holds` looks after its holds, `waits` has requests without an answer, and `sleep` waits for a byte.
@@ -46,7 +48,8 @@ use std::time::{Duration, Instant};
 use tenure_engine::keep::releases::Releases;
 use tenure_engine::keep::{Life, News};
 use tenure_engine::line::Pool;
-use tenure_os::clock::instant;
+use tenure_os::brief::{briefly, may_sleep};
+use tenure_os::clock::{instant, nap};
 use tenure_os::os::{self, Bell, Ringer};
 use tenure_store::file::ThreadSleeper;
 use waits::{LineKey, Pending, TELL, Waits, no_thread_for};
@@ -62,6 +65,9 @@ const PARENT_LOOK: Duration = Duration::from_millis(250);
 
 /// How long the end of this process may take.
 const END_MAX: Duration = Duration::from_secs(30);
+
+/// How often the end of this process looks whether the audit has all lines.
+const LINES_LOOK: Duration = Duration::from_millis(2);
 
 /// How long one sleep lasts at most.
 const NAP_MAX: Duration = Duration::from_secs(60);
@@ -150,7 +156,8 @@ struct Teller {
 
 impl Teller {
     fn tell(&self, event: Event) {
-        if self.events.send(event).is_ok() {
+        // The thread that hears looks by itself after what it did briefly.
+        if self.events.send(event).is_ok() && may_sleep() {
             self.bell.ring();
         }
     }
@@ -248,6 +255,9 @@ impl Serve {
         loop {
             let may_read = !self.output.is_full() && self.calls.len() < CALLS_MAX;
             let woken = self.sleep(may_read);
+            if woken.is_called {
+                self.bell.hear();
+            }
             self.hear();
             if self.parent.is_gone() {
                 return End::Over;
@@ -262,11 +272,13 @@ impl Serve {
             if let Err(end) = self.carry_out_lines() {
                 return end;
             }
+            self.hear();
             if woken.is_closed && !woken.reads {
                 return End::Over;
             }
             self.keep_time();
             self.output.flush();
+            self.log();
             if woken.is_unread || self.output.is_closed() {
                 return self.unread();
             }
@@ -325,6 +337,7 @@ impl Serve {
         let seen = fds.first().map_or(PollFlags::empty(), PollFd::revents);
         let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         Woken {
+            is_called: fds.get(1).is_some_and(|bell| !bell.revents().is_empty()),
             reads: may_read && !seen.is_empty(),
             is_closed: seen.intersects(closed),
             is_unread: fds
@@ -604,7 +617,6 @@ impl Serve {
 
     /// Takes in what threads have answered.
     fn hear(&mut self) {
-        self.bell.hear();
         while let Ok(event) = self.events.try_recv() {
             match event {
                 Event::Waiting { id, place, holder } => self.waiting(&id, place, &holder),
@@ -639,6 +651,24 @@ impl Serve {
                 Event::Done { id, result } => self.answer(&id, result),
             }
         }
+    }
+
+    /// Writes the lines of the audit that were held back. A line that another process keeps from being written is left to a
+    /// thread. Answers whether there is such a one.
+    fn log(&self) -> bool {
+        let mut is_behind = false;
+        for (session, _) in self.places.values() {
+            let writer = &session.audit_writer;
+            let is_written = briefly(|| writer.catch_up());
+            if !is_written && (self.is_ending || self.has_done(|| _ = writer.catch_up()).is_err()) {
+                writer.catch_up();
+            }
+            if let Some(why) = writer.why_unwritten() {
+                say(&why);
+            }
+            is_behind |= writer.is_behind();
+        }
+        is_behind
     }
 
     /// Ends all waits. Gives all holds back, unless they are to stay the program's.
@@ -680,9 +710,13 @@ impl Serve {
                 tv_nsec: 100_000_000,
             };
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
+            self.bell.hear();
             self.hear();
         }
         self.output.flush();
+        while self.log() && instant() < deadline {
+            nap(LINES_LOOK);
+        }
         let stay = self.left();
         if !stay.is_empty() {
             say(&format!(
@@ -695,6 +729,8 @@ impl Serve {
 }
 
 struct Woken {
+    /// A thread has told of something.
+    is_called: bool,
     /// Whether there is something to read, or the end.
     reads: bool,
     /// The other end of stdin is closed.

@@ -51,6 +51,19 @@ impl AuditLog {
     /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
     /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
+        self.append_as(record, true).map(|_| ())
+    }
+
+    /// Appends an event if no other process keeps the file at this instant. Answers whether that was done.
+    ///
+    /// # Errors
+    /// - As [`Self::append`].
+    pub fn try_append(&self, record: &Record) -> Result<bool, AuditError> {
+        let log = self.clone().waiting_at_most(Duration::ZERO);
+        log.append_as(record, false)
+    }
+
+    fn append_as(&self, record: &Record, is_owed: bool) -> Result<bool, AuditError> {
         let stream = (!self.is_of_request(record)).then(|| record.stream());
         let gone = || {
             fault(
@@ -84,6 +97,9 @@ impl AuditLog {
                 continue;
             };
             let guard = lock(&file, began.checked_add(patience));
+            if guard == Exclusion::None && !is_owed {
+                return Ok(false);
+            }
             let done = self.append_to(&folder, &name, &file, guard, (record, stream));
             if guard == Exclusion::Held {
                 // An explicit unlock: a copy of the descriptor in a child that was just forked would keep
@@ -91,7 +107,7 @@ impl AuditLog {
                 let _ = os::unlock_file(&file.fd);
             }
             if done? {
-                return Ok(());
+                return Ok(true);
             }
         }
         Err(gone())
@@ -236,11 +252,16 @@ mod tests {
             .expect("the event of a writer that waits in vain");
         assert_eq!(tokens(&log), [1, 2], "it is there all the same");
         assert!(
+            !log.try_append(&record(9))
+                .expect("no event, and no failure")
+        );
+        assert_eq!(tokens(&log), [1, 2]);
+        assert!(
             !log.dir().join("audit.jsonl.1").exists(),
             "and nothing was rotated while the other kept the file"
         );
         drop(stopped);
-        log.append(&record(3)).expect("the next event");
+        assert!(log.try_append(&record(3)).expect("the next event"));
         assert_eq!(tokens(&log), [1, 2, 3]);
     }
 

@@ -28,6 +28,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, Now, Silence};
+use tenure_os::brief;
 use tenure_os::clock::{instant, since};
 use tenure_os::os;
 
@@ -243,6 +244,13 @@ impl FileStore {
         let errno = |errno: os::Errno| failed(errno.into());
         let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
         if !is_alone && !lock.try_take(file).map_err(failed)? {
+            if !brief::may_sleep() {
+                let place = path().display().to_string();
+                return Err(StoreError::Crowded {
+                    place,
+                    waited_ms: 0,
+                });
+            }
             let modified_ms = || os::facts_and_time(file).map(|(_, modified_ms)| modified_ms);
             let first_ms = modified_ms().map_err(errno)?;
             let (mut changed_ms, mut waited, mut quiet) =

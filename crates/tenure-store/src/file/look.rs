@@ -418,7 +418,7 @@ impl FileStore {
     }
 
     /// Whether only this machine can reach the locks, as far as the opened folders show.
-    pub(super) fn is_local(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let opened = [&self.folder, &self.records];
         opened
             .iter()

@@ -25,6 +25,7 @@ use tenure_engine::envelope::LockView;
 use tenure_engine::keep::releases::{Leaving, ReleaseTry};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
 use tenure_engine::readings;
+use tenure_os::brief::may_sleep;
 use tenure_os::cancel::{Cancel, listened};
 use tenure_os::clock::{Clock, instant, nap};
 use tenure_os::offload::Logs;
@@ -203,6 +204,12 @@ impl Leaves {
         left.iter().map(|part| part.name().to_string()).collect()
     }
 
+    /// Whether giving them back takes moments where no other caller is in the way.
+    pub(super) fn is_prompt(&self) -> bool {
+        let left = locked(&self.left);
+        left.iter().all(|part| part.session.store.is_prompt())
+    }
+
     /// How a client is told of an error.
     pub(super) fn failure(&self, error: StoreError) -> Failure {
         let left = locked(&self.left);
@@ -279,7 +286,8 @@ fn give_back(part: &HoldPart, is_first: bool) -> Result<bool, StoreError> {
             Ok(false)
         }
         Err(error) => {
-            if is_first {
+            // After a brief try, a thread tries it as the first.
+            if is_first && may_sleep() {
                 let place = session.store.place(part.name());
                 writer.release_failed(&mut reporter, occasion, &place, &error);
             }

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 use tenure_core::LockName;
 use tenure_engine::inherited::{self, AROUND};
+use tenure_engine::keep::releases::Leaving;
 use tenure_engine::keep::{self, Life, Loss, News};
+use tenure_os::brief::briefly;
 use tenure_os::clock::{Clock, instant};
 
 /// Why a hold is lost whose lease is over.
@@ -261,11 +263,17 @@ impl Serve {
         }
     }
 
-    /// Has a thread give locks back, the last one first, until they are. The first try says how.
+    /// Gives locks back, the last one first. What moments are not enough for is tried by a thread until it is done; its first
+    /// try says how.
     pub(super) fn give(&mut self, whose: Whose, parts: Vec<Arc<HoldPart>>) {
         let Some(leaves) = Leaves::of(parts) else {
             return self.given_back(whose, Ok(true));
         };
+        if leaves.is_prompt()
+            && let Ok(were_ours) = briefly(|| leaves.tries_to_leave(true)).answer
+        {
+            return self.given_back(whose, Ok(were_ours));
+        }
         let (teller, leaves) = (self.teller.clone(), Arc::new(leaves));
         self.giving += 1;
         self.leaving.retain(|leaves| leaves.strong_count() > 0);

@@ -22,6 +22,7 @@ use tenure_engine::envelope::LockView;
 use tenure_engine::line::{
     self, Deadline, Deadlines, Duty, Errand, Lines, Parking, Pool, Timed, Turn, Work,
 };
+use tenure_os::brief::briefly;
 use tenure_os::cancel::Cancel;
 use tenure_os::clock::instant;
 
@@ -250,11 +251,17 @@ impl Serve {
             teller: self.teller.clone(),
             waits: Arc::clone(&self.waits),
         };
-        let place = if let Some(line) = line {
-            Some(self.stand(line, start, deadline))
+        let begin = || match line {
+            Some(line) => Some(self.stand(line, start, deadline)),
+            None => {
+                line::begin(None, start);
+                None
+            }
+        };
+        let place = if session.store.is_prompt() && group_session.store.is_prompt() {
+            briefly(begin)
         } else {
-            line::begin(None, start);
-            None
+            begin()
         };
         let pending = Pending {
             cancel,
