@@ -120,7 +120,7 @@ fn every_link_leads_to_a_page_and_a_heading() {
 #[test]
 fn an_index_names_every_page() {
     for (index, folder, other) in [
-        ("docs/README.md", "docs/", "docs/internals/"),
+        ("docs/SUMMARY.md", "docs/", "docs/internals/decisions/"),
         ("docs/internals/README.md", "docs/internals/", "\0"),
     ] {
         let text = text(index);
@@ -134,6 +134,40 @@ fn an_index_names_every_page() {
             );
         }
     }
+}
+
+/// The book's order has each page once: mdBook would overwrite the first of two.
+#[test]
+fn the_summary_names_each_page_once() {
+    let text = text("docs/SUMMARY.md");
+    let links = links(&text);
+    let named: BTreeSet<&str> = links.iter().map(|&(_, link)| link).collect();
+    assert_eq!(links.len(), named.len(), "a page stands twice");
+}
+
+/// Parts of the book for looking something up. The others are read.
+const LOOKED_UP: [&str; 2] = ["Reference", "Inside"];
+
+#[test]
+fn what_is_read_stays_short() {
+    let summary = text("docs/SUMMARY.md");
+    let (mut part, mut words) = ("", 0);
+    for line in summary.lines() {
+        part = line.strip_prefix("# ").unwrap_or(part);
+        for (_, page) in links(line) {
+            let count = text(&format!("docs/{page}")).split_whitespace().count();
+            if page == "README.md" {
+                assert!(count <= 320, "{count} words before the first success");
+            }
+            if !LOOKED_UP.contains(&part) {
+                words += count;
+            }
+        }
+    }
+    assert!(
+        words <= 60_000,
+        "{words} words outside of reference and inside"
+    );
 }
 
 #[test]
