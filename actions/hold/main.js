@@ -14,15 +14,20 @@ if (!['true', 'false', ''].includes(isShared)) fail('The input shared is true or
 const place = ['store', 'dir'].filter(input).map((word) => `--${word}=${input(word)}`);
 
 async function main() {
-  // Each job on a runner of GitHub's has a machine of its own. A lock in a folder there keeps no other job out.
+  // Each job on a GitHub-hosted runner has a machine of its own. A lock in a folder there keeps no other job out.
   const before = await tenure('check', ...place, '--', name);
   const looked = before.document.data ?? before.document.error?.context ?? {};
-  if (process.env.RUNNER_ENVIRONMENT === 'github-hosted' && !String(looked.lock_file ?? '').startsWith('etcd://')) {
-    fail(
-      "Runners of GitHub's share no folder, so a lock there keeps no other job out. " +
-        'Give a store (etcd://HOST:PORT/PREFIX), or use the concurrency of the workflow.',
-      2,
-    );
+  if (process.env.RUNNER_ENVIRONMENT === 'github-hosted') {
+    // Only a call that came as far as the lock says where it is.
+    const where = looked.lock_file;
+    if (where === undefined) fail(`${name}: ${before.document.error?.message ?? 'tenure check gave no answer'}`, before.code);
+    if (!/^etcds?:\/\//.test(where)) {
+      fail(
+        'GitHub-hosted runners share no folder, so a lock there keeps no other job out. ' +
+          'Give a store (etcds://HOST:PORT/PREFIX), or use the concurrency of the workflow.',
+        2,
+      );
+    }
   }
 
   const flags = ['wait', 'slots', 'why'].filter(input).map((word) => `--${word}=${input(word)}`);

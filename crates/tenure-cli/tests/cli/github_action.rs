@@ -353,7 +353,18 @@ fn on_a_runner_of_githubs_a_step_needs_a_store() {
     let mut configuration = hosted(&[]);
     configuration.env_remove("TENURE_DIR");
     configuration.env("TENURE_CONFIG", scene.path("tenure.toml"));
+    // Over TLS, as the real program names such a place.
+    let tls = "tenure: the locks are in etcds://locks.example:2379/ci (TENURE_STORE)";
+    let stub = format!("#!/bin/sh\n[ \"$1\" = run ] && exit 33\necho '{tls}' >&2; exit 12\n");
+    fs::create_dir(scene.path("tls")).expect("a folder");
+    scene.script("tls/tenure", &stub);
+    let mut over_tls = hosted(&[]);
+    over_tls.env(
+        "PATH",
+        format!("{}:/usr/bin:/bin", scene.path("tls").display()),
+    );
     for (why, step) in [
+        ("TLS", Started::piped(&mut over_tls)),
         ("the input", through(input)),
         ("the variable", through(variable)),
         ("the configuration", through(configuration)),

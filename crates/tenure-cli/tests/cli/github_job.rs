@@ -240,6 +240,30 @@ fn what_no_job_can_mean_is_refused_before_anything_is_taken_table() {
         "{}",
         ended.said()
     );
+    // Servers are let through, over TLS too, and servers that cannot be asked are named.
+    let bin = scene.path("bin");
+    fs::create_dir(&bin).expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    for (answered, code, why) in [
+        (
+            r#"{"data":{"lock_file":"etcds://locks.example:2379/ci/locks/a"},"error":{"message":"none left"}}"#,
+            33,
+            "none left",
+        ),
+        (
+            r#"{"error":{"code":"STORE_UNREACHABLE","message":"no route"}}"#,
+            12,
+            "no route",
+        ),
+    ] {
+        let stub =
+            format!("#!/bin/sh\necho '{answered}'\n[ \"$1\" = check ] && exit 12\nexit 33\n");
+        scene.script("bin/tenure", &stub);
+        let mut hosted = Job::step(&scene, &[("name", "a")], "");
+        hosted.env("PATH", format!("{}:{path}", bin.display()));
+        let ended = answer(hosted.env("RUNNER_ENVIRONMENT", "github-hosted")).expect(code, why);
+        assert!(ended.stdout().contains(why), "{}", ended.said());
+    }
     let mut missing = Job::step(&scene, &[("name", "a")], "");
     let node = scene.shell("dirname $(command -v node)").stdout();
     let ended = answer(missing.env("PATH", node.trim())).expect(127, "no tenure");
