@@ -471,7 +471,7 @@ fn the_commands_of_the_page_on_flock_run_as_they_stand() {
     fs::create_dir_all(scene.path(".local/bin")).expect("a folder");
     assert_eq!(
         run_page(&scene, "docs/flock.md"),
-        5,
+        7,
         "commands that were run"
     );
 }
