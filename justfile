@@ -24,6 +24,10 @@ fuzz *args:
 count *args:
     scripts/count {{args}}
 
+# The book of docs/, with a page for each verb.
+book:
+    scripts/book
+
 # Format and lints.
 lint:
     cargo fmt --all --check
