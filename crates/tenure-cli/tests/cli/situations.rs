@@ -7,8 +7,9 @@ use std::fs;
 use std::path::Path;
 
 /// The pages, and how many commands each of them has: numbers to change with a page.
-const PAGES: [(&str, usize); 18] = [
+const PAGES: [(&str, usize); 19] = [
     ("README.md", 7),
+    ("configuration.md", 0),
     ("guides/builds.md", 8),
     ("guides/containers.md", 1),
     ("guides/cron.md", 5),
@@ -165,6 +166,8 @@ impl Tried {
                 }
                 let content = format!("{place}{block}");
                 self.scene.write("app/tenure.toml", &content);
+                let read = self.by_shell("tenure list").expect(0, block);
+                assert_eq!(read.stderr(), "", "nothing in it is passed over: {block}");
             }
             // Lines that belong together: what the first one takes, the last one gives back.
             "sh" if block.contains("tenure acquire") => {
