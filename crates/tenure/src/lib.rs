@@ -71,3 +71,8 @@ use tenure_os::{cancel, offload, os, process, sync, trust};
 #[cfg(feature = "framework")]
 use tenure_store::printed;
 use tenure_store::{advice, profile};
+
+/// The programs of the guide for those who write Rust: examples that compile.
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/guides/from-rust.md")]
+struct Guide;

@@ -263,7 +263,7 @@ fn each_command_of_the_guides_runs_as_it_stands() {
 #[test]
 fn each_guide_is_tried() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides");
-    // Tried by `guides.rs`, and by the tests of the packages for Python and Node.
+    // Tried by `guides.rs`, by the tests of the packages for Python and Node, and as examples of the library.
     let elsewhere = [
         "ci-agents.md",
         "ci-jobs.md",
@@ -271,6 +271,7 @@ fn each_guide_is_tried() {
         "from-node.md",
         "from-proper-lockfile.md",
         "from-python.md",
+        "from-rust.md",
         "one-build.md",
         "worktrees.md",
     ];
