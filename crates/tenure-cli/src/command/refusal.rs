@@ -184,7 +184,9 @@ impl Session {
             AcquireError::Deadlock => Failure::new(
                 Exit::Deadlock,
                 "DEADLOCK",
-                format!("a holder of {name} waits for this run itself, so this run gives way"),
+                format!(
+                    "deadlock: the holder of {name} waits for this run itself, so this run stops"
+                ),
             ),
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => {

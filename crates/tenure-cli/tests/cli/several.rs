@@ -679,7 +679,7 @@ fn in_a_circle_of_waits_the_youngest_gives_way_and_the_others_finish() {
         let (answer, took) = timed(|| links.pop().unwrap().finish());
         let answer = answer.expect(81, &format!("{names:?}: the youngest"));
         assert!(
-            answer.stderr().contains("gives way"),
+            answer.stderr().contains("deadlock: "),
             "with a sentence: {}",
             answer.said()
         );
@@ -743,7 +743,7 @@ fn a_circle_through_a_run_with_several_locks_is_found() {
     scene.until_queued("b", 1);
     go(&scene, "b");
     let answer = b.finish().expect(81, "its inner run is the youngest");
-    assert!(answer.stderr().contains("gives way"), "{}", answer.said());
+    assert!(answer.stderr().contains("deadlock: "), "{}", answer.said());
     let _ = several.finish().expect(0, "the other goes on");
 }
 
