@@ -207,7 +207,9 @@ impl Failure {
     /// Work that ended because a request asked the holder to stop; `None` if that request is not known.
     pub fn superseded(name: &LockName, by: Option<&str>) -> Self {
         let by = by.unwrap_or("unknown");
-        let message = format!("{name} was asked for by request id {by}, so this run has ended");
+        let message = format!(
+            "{name}: another caller (request id {by}) asked for the lock, so this run has ended"
+        );
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
         failure.context.insert("superseded_by".into(), by.into());
         failure
