@@ -1,7 +1,7 @@
 //! What happened to locks, kept as lines that other programs read: JSON Lines, one event a line.
 //!
 //! [`Record`] is one event and knows its line; [`AuditLog`] says where lines go and appends them;
-//! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there.
+//! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there. [`History`] folds events into holds and waits.
 //!
 //! An audit never stops a caller from giving a lock back. A writer that fails gets an error to warn about,
 //! after a bounded time at the latest.
@@ -15,6 +15,7 @@
 mod entry;
 mod folder;
 mod follow;
+mod history;
 mod read;
 mod record;
 mod span;
@@ -24,6 +25,10 @@ mod write;
 
 pub use entry::Entry;
 pub use follow::Follower;
+pub use history::{
+    History, HoldBegin, HoldOutcome, Incident, Participant, Passage, PastHold, PastWait,
+    WaitOutcome,
+};
 pub use read::{Events, Filter};
 pub use record::{
     Behind, Ending, Grant, LINE_BYTES_MAX, Occasion, Party, RAW_BYTES_MAX, Record, Releaser,
