@@ -268,7 +268,7 @@ impl AuditWriter {
     ) {
         let context = &failure.context;
         let record = if failure.exit == Exit::Superseded {
-            Record::lock_superseded(occasion, context, None)
+            Record::lock_superseded(occasion, context, None).waited(waited, None)
         } else if is_skipped {
             Record::lock_skipped(occasion, context, waited)
         } else {

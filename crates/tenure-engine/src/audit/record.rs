@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use tenure_core::{
-    AgentKey, Claim, Event, Holder, LockName, RequestId, StaleReason, Stamp, Takeover,
+    AgentKey, Claim, Event, Holder, LockName, Mode, RequestId, StaleReason, Stamp, Takeover,
 };
 use tenure_store::printed::{self, acts, hex};
 
@@ -188,6 +188,7 @@ impl Grant<'_> {
                 let ttl = Duration::from_millis(self.claim.lease.ttl_ms);
                 let record = Record::lock_acquired(occasion, self.lock_path, ttl, *token);
                 let record = record.waited(self.waited, self.behind);
+                let record = record.of_mode(self.claim.mode, self.claim.slot);
                 Some(record.of_path(self.claim.holder.path()))
             }
             _ => None,
@@ -507,6 +508,21 @@ impl Record {
             && let Ok(agent) = serde_json::to_value(AgentView::from(agent))
         {
             self.set("agent", agent);
+        }
+        self
+    }
+
+    /// Says how the holder holds beside others: `mode` (`shared` or `slots`), and the number of its `slot`. An exclusive hold
+    /// has neither.
+    #[must_use]
+    fn of_mode(mut self, mode: Mode, slot: Option<u32>) -> Self {
+        match mode {
+            Mode::Exclusive => return self,
+            Mode::Shared => self.set("mode", "shared"),
+            Mode::Slots(_) => self.set("mode", "slots"),
+        }
+        if let Some(slot) = slot {
+            self.set("slot", slot);
         }
         self
     }

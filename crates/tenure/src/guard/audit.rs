@@ -158,7 +158,9 @@ pub(super) fn refused(
     };
     if let Some(line) = Line::of(shared, name, &request.holder) {
         line.write(|occasion| match error {
-            AcquireError::Superseded { .. } => Record::lock_superseded(occasion, &facts, None),
+            AcquireError::Superseded { .. } => {
+                Record::lock_superseded(occasion, &facts, None).waited(waited, None)
+            }
             _ => Record::lock_refused(occasion, code, &facts, waited),
         });
     }
