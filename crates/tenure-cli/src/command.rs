@@ -56,6 +56,7 @@ mod sprint;
 #[cfg(unix)]
 mod starter;
 mod ticket;
+mod timeline;
 mod wait;
 
 use self::call::Call;
@@ -66,7 +67,7 @@ use crate::failure::Failure;
 use crate::render::report;
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, DoctorArgs, Fence, ForceRelease, Format,
-    Heartbeat, List, Release, Run, Surroundings, Wait,
+    Heartbeat, List, Release, Run, Surroundings, Timeline, Wait,
 };
 use crate::verb::{self, Verb};
 use std::ffi::OsString;
@@ -206,11 +207,21 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             "audit",
             &args.common,
             &args::Calling::default(),
-            (None, &args.of),
+            (None, &args.sought.of),
         )
         .answer(
             |around| Audit::of(&args, around, audit::now_ms()),
             audit::audit,
+        ),
+        Verb::Timeline(args) => Call::about_one(
+            "timeline",
+            &args.common,
+            &args::Calling::default(),
+            (None, &args.sought.of),
+        )
+        .answer(
+            |around| Timeline::of(&args, around, audit::now_ms()),
+            timeline::timeline,
         ),
         #[cfg(unix)]
         Verb::Push(args) => Call::of("push", &args.common)

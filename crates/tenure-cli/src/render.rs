@@ -18,6 +18,7 @@ pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod stream;
 pub(crate) mod table;
+pub(crate) mod timeline;
 pub(crate) mod waiting;
 pub(crate) mod width;
 

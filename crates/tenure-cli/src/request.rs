@@ -41,6 +41,7 @@ mod run;
 pub(crate) mod serve;
 pub(crate) mod sprint;
 mod surroundings;
+mod timeline;
 mod wait;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
@@ -84,6 +85,7 @@ pub(crate) use release::{Release, ReleaseArgs, Work};
 pub(crate) use run::{At, How, Program, Run, RunArgs, Supervised, Task, Wanted};
 pub(crate) use serve::ServeArgs;
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};
+pub(crate) use timeline::{Picture, Timeline, TimelineArgs};
 pub(crate) use wait::{Wait, WaitArgs};
 
 use crate::args::value::{self, Typed};

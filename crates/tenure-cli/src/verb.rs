@@ -29,7 +29,7 @@ use crate::request::{
     AcquireArgs, AgentArgs, AllowArgs, AuditArgs, CancelArgs, CheckArgs, CleanArgs,
     CompletionsArgs, DoctorArgs, FenceArgs, FlockArgs, ForceReleaseArgs, GroupNameArgs,
     HeartbeatArgs, HookArgs, ListArgs, ManArgs, McpArgs, ProfilesArgs, PushArgs, ReleaseArgs,
-    RunArgs, ServeArgs, WaitArgs,
+    RunArgs, ServeArgs, TimelineArgs, WaitArgs,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -112,6 +112,8 @@ pub(crate) enum Verb {
     Allow(AllowArgs),
     /// Show what happened to locks
     Audit(AuditArgs),
+    /// Draw who held and who waited, for a page, a report or a terminal
+    Timeline(TimelineArgs),
     /// Lock a file or descriptor as flock(1) does
     Flock(FlockArgs),
     /// Push to a branch that others push to as well
@@ -320,6 +322,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "allow" => one::<AllowArgs>("tenure allow", words).map(Verb::Allow),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
+        "timeline" => one::<TimelineArgs>("tenure timeline", words).map(Verb::Timeline),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),
         "mcp" => one::<McpArgs>("tenure mcp", words).map(Verb::Mcp),
@@ -469,6 +472,11 @@ mod tests {
             "tenure audit --request-id r --follow --audit-dir a --output json",
             "tenure audit x y",
             "tenure audit --since",
+            "tenure timeline",
+            "tenure timeline x --since yesterday --until=0s --as claude/s --output html",
+            "tenure timeline --output=svg --request-id r -v",
+            "tenure timeline --output pdf",
+            "tenure timeline x y",
             "tenure run x --audit-dir a -- true",
             "tenure run x",
             "tenure run x true",

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 use support_schemas::{satisfies, schemas};
 
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "run",
     "acquire",
     "release",
@@ -35,6 +35,7 @@ const VERBS: [&str; 17] = [
     "doctor",
     "profiles",
     "audit",
+    "timeline",
     "push",
     "agent",
     "group-name",
@@ -194,6 +195,8 @@ fn success_of_every_verb() {
     assert_eq!(doctor["data"]["place"]["because"], "TENURE_DIR", "{doctor}");
     let audit = document(&scene, &["audit", "x"], 0);
     assert_eq!(audit["data"], serde_json::json!({ "events": [] }));
+    let timeline = document(&scene, &["timeline", "x"], 0);
+    assert_eq!(timeline["data"]["locks"], serde_json::json!([]));
     let waited = document(&scene, &["wait", "x"], 0);
     assert_eq!(waited["data"]["standing"], "free", "{waited}");
 
@@ -709,6 +712,7 @@ fn bad_arguments_are_answered_with_one_document() {
         &["profiles", "x"],
         &["profiles", "--profile", "nightly"],
         &["audit", "--event", "lock_dreamt"],
+        &["timeline", "--since", "tomorrow"],
     ] {
         let verb = words[0];
         let before = scene.run(["--output", "json"].iter().chain(words));

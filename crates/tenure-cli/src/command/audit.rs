@@ -135,7 +135,7 @@ fn show_as_document(
 }
 
 /// Warns of what is not shown, once all events were read.
-fn warn_of_all(reporter: &mut Reporter, events: &Events) {
+pub(super) fn warn_of_all(reporter: &mut Reporter, events: &Events) {
     for problem in events.problems() {
         reporter.warn(problem.clone());
     }

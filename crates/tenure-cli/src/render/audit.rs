@@ -30,17 +30,20 @@ const COMMON: [&str; 11] = [
 
 /// The columns, as their first line names them.
 pub(crate) fn header(zone: &TimeZone) -> Cells<7> {
-    // Times of a zone that is not known here are in UTC.
+    let time = format!("TIME ({})", zone_name(zone)).into();
+    let [event, lock, who, waited, held, what] =
+        ["EVENT", "LOCK", "WHO", "WAITED", "HELD", "WHAT"].map(Cow::from);
+    [time, event, lock, who, waited, held, what]
+}
+
+/// The name of a viewer's zone. Times of a zone that is not known here are in UTC.
+pub(super) fn zone_name(zone: &TimeZone) -> &str {
     let unnamed = if zone.is_unknown() {
         "UTC"
     } else {
         "local time"
     };
-    let name = zone.iana_name().unwrap_or(unnamed);
-    let time = format!("TIME ({name})").into();
-    let [event, lock, who, waited, held, what] =
-        ["EVENT", "LOCK", "WHO", "WAITED", "HELD", "WHAT"].map(Cow::from);
-    [time, event, lock, who, waited, held, what]
+    zone.iana_name().unwrap_or(unnamed)
 }
 
 /// What the table gives up on a narrow terminal.
@@ -141,14 +144,14 @@ impl Row {
 }
 
 /// To the second; a column of a wait or a hold that took less is exact.
-fn short_age(ms: u64) -> String {
+pub(super) fn short_age(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),
         _ => age(ms - ms % 1_000),
     }
 }
 
-fn time(at_ms: u64, zone: &TimeZone) -> String {
+pub(super) fn time(at_ms: u64, zone: &TimeZone) -> String {
     let at = i64::try_from(at_ms).ok();
     let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
     at.map_or_else(
@@ -294,9 +297,15 @@ fn met(holder: Option<&Value>, here: &str) -> Option<String> {
 /// Who acts, by the keys that each line has.
 fn party(holder: &Map<String, Value>, here: &str) -> String {
     let text = |key: &str| holder.get(key).and_then(Value::as_str).unwrap_or_default();
-    let mut met = actor_name(or_dash(text("actor")));
+    let name = actor_name(or_dash(text("actor")));
     let pid = holder.get("pid").and_then(Value::as_u64);
-    let host = Some(text("host")).filter(|host| !host.is_empty() && *host != here);
+    with_process(name, pid, text("host"), here)
+}
+
+/// A name with its process, and the host if that is another one than here.
+pub(super) fn with_process(name: String, pid: Option<u64>, host: &str, here: &str) -> String {
+    let mut met = name;
+    let host = Some(host).filter(|host| !host.is_empty() && *host != here);
     let pid = pid.map(|pid| format!("PID {pid}"));
     let parts = [pid, host.map(|host| format!("on {host}"))];
     let parts: Vec<_> = parts.into_iter().flatten().collect();

@@ -22,17 +22,35 @@ use tenure_engine::audit::{Entry, EventName, Filter};
 Oldest first, in your time zone; with --output json in UTC. --output json prints one document (data.events); with -f it prints the events \
 themselves, one JSON object per line. Reads only: without an audit there are no events.")]
 pub(crate) struct AuditArgs {
-    /// The name of the lock; all of them if it is left out
-    #[arg(value_name = "NAME", value_parser = typed(value::name))]
-    pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfLock,
+    pub(crate) sought: Sought,
     /// Only these events (lock_refused); may be given more than once
     ///
     /// lock_acquired, lock_stolen, lock_released, lock_release_failed, heartbeat_failed,
     /// orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded or lock_cancelled
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
     pub(crate) event: Vec<Typed<EventName>>,
+    /// Only callers that waited or were refused, the longest wait first
+    #[arg(long, conflicts_with_all = ["held", "follow"])]
+    pub(crate) waited: bool,
+    /// Only holds that have ended, the longest first
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) held: bool,
+    /// Go on showing events as they happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// The part of the past that a call asks for.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Sought {
+    /// The name of the lock; all of them if it is left out
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfLock,
     /// Not before this time: "2026-02-07 10:00", yesterday, 15m (ago)
     ///
     /// A time here ("2026-02-07 10:00", 2026-02-07, 10:00, today, yesterday), one with its zone
@@ -48,17 +66,41 @@ pub(crate) struct AuditArgs {
     /// Only what was done in the name of this agent, or of an agent of this session
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
-    /// Only callers that waited or were refused, the longest wait first
-    #[arg(long, conflicts_with_all = ["held", "follow"])]
-    pub(crate) waited: bool,
-    /// Only holds that have ended, the longest first
-    #[arg(long, conflicts_with = "follow")]
-    pub(crate) held: bool,
-    /// Go on showing events as they happen
-    #[arg(short, long)]
-    pub(crate) follow: bool,
-    #[command(flatten)]
-    pub(crate) common: Common,
+}
+
+impl Sought {
+    /// The place, and what is wanted of its audit.
+    pub(super) fn filter(
+        &self,
+        common: &Common,
+        around: &Surroundings,
+        now_ms: u64,
+    ) -> Result<(Place, Filter), Failure> {
+        let since = value::given("--since", self.since.as_ref())?;
+        let until = value::given("--until", self.until.as_ref())?;
+        let place = Place::of(common, around)?;
+        let name = asked_for(&place, self.name.as_ref(), around)?;
+        let since_ms = since.map(|since| since.first_ms(now_ms));
+        let until_ms = until.map(|until| until.last_ms(now_ms));
+        if since_ms
+            .zip(until_ms)
+            .is_some_and(|(since, until)| since > until)
+        {
+            return Err(Failure::bad_arguments(
+                "--since is later than --until, so no event can lie between them",
+            ));
+        }
+        let filter = Filter {
+            lock: name.map(|name| name.as_str().to_owned()),
+            events: Vec::new(),
+            since_ms,
+            until_ms,
+            // Whatever another program calls itself may stand in an audit.
+            request_id: self.request_id.as_ref().map(|id| id.text.clone()),
+            agent: value::given("--as", self.agent.as_ref())?,
+        };
+        Ok((place, filter))
+    }
 }
 
 /// Shows what happened to locks.
@@ -101,31 +143,11 @@ impl Audit {
         around: &Surroundings,
         now_ms: u64,
     ) -> Result<Self, Failure> {
-        let since = value::given("--since", typed.since.as_ref())?;
-        let until = value::given("--until", typed.until.as_ref())?;
-        let place = Place::of(&typed.common, around)?;
-        let name = asked_for(&place, typed.name.as_ref(), around)?;
         let events = typed.event.iter().map(|event| event.value("--event"));
-        let since_ms = since.map(|since| since.first_ms(now_ms));
-        let until_ms = until.map(|until| until.last_ms(now_ms));
-        if since_ms
-            .zip(until_ms)
-            .is_some_and(|(since, until)| since > until)
-        {
-            return Err(Failure::bad_arguments(
-                "--since is later than --until, so no event can lie between them",
-            ));
-        }
+        let events = events.collect::<Result<_, _>>()?;
+        let (place, filter) = typed.sought.filter(&typed.common, around, now_ms)?;
         Ok(Self {
-            filter: Filter {
-                lock: name.map(|name| name.as_str().to_owned()),
-                events: events.collect::<Result<_, _>>()?,
-                since_ms,
-                until_ms,
-                // Whatever another program calls itself may stand in an audit.
-                request_id: typed.request_id.as_ref().map(|id| id.text.clone()),
-                agent: value::given("--as", typed.agent.as_ref())?,
-            },
+            filter: Filter { events, ..filter },
             follow: typed.follow,
             sorted: match (typed.waited, typed.held) {
                 (true, _) => Sorted::Wait,

@@ -138,7 +138,7 @@ const SPOKEN: [Spoken; 4] = [
 
 /// Calls of the verbs that look at a profile's locks: `@` is the lock, `+` what `acquire` or `run` needs beside it, `#`
 /// the id, `~` the place.
-const CALLS: [(&str, &[&str]); 14] = [
+const CALLS: [(&str, &[&str]); 15] = [
     ("", &["run @+ -- ./job", "check @"]),
     ("run", &["run @+ -- ./job", "run -n @+ -- ./job"]),
     ("acquire", &["acquire @+"]),
@@ -153,6 +153,7 @@ const CALLS: [(&str, &[&str]); 14] = [
     ("clean", &["clean~ --dry-run", "clean~"]),
     ("doctor", &["doctor~"]),
     ("audit", &["audit~ --since 1h"]),
+    ("timeline", &["timeline~ --since 1h"]),
 ];
 
 /// The widest line of a brief page, however wide the terminal is.

@@ -32,6 +32,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "clean",
         "profiles",
         "audit",
+        "timeline",
         "push",
         "agent",
         "group-name",

@@ -53,7 +53,7 @@ fn flags(page: &str) -> Vec<String> {
 const WITHOUT_PROFILE: [&str; 4] = ["completions", "man", "hook", "flock"];
 
 /// Verbs that look at the locks of a profile.
-const OF_LOCKS: [&str; 13] = [
+const OF_LOCKS: [&str; 14] = [
     "run",
     "acquire",
     "release",
@@ -67,6 +67,7 @@ const OF_LOCKS: [&str; 13] = [
     "clean",
     "doctor",
     "audit",
+    "timeline",
 ];
 
 /// The examples of a page.

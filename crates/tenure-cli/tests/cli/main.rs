@@ -71,6 +71,7 @@ mod slow_readers;
 mod sprint;
 mod streams;
 mod supervision;
+mod timeline;
 mod transcripts;
 mod users;
 mod waiting;

@@ -57,6 +57,8 @@ fn looking_at_what_nobody_uses_creates_nothing() {
         &["clean", "--dry-run"],
         &["audit"],
         &["audit", "x"],
+        &["timeline"],
+        &["timeline", "x", "--output", "html"],
         &["release", "x"],
     ] {
         let _ = scene.run(words).expect(0, &format!("{words:?}"));

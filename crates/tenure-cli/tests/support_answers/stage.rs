@@ -350,7 +350,7 @@ impl<'a> Stage<'a> {
             let token = self.token_of(situation);
             add(&["check", &token, "--name", name]);
         } else if (verb.names_a_lock() && situation != S::NoIntent)
-            || (verb == Verb::Audit && situation == S::BadName)
+            || (matches!(verb, Verb::Audit | Verb::Timeline) && situation == S::BadName)
         {
             add(&[name]);
         }
@@ -386,6 +386,7 @@ impl<'a> Stage<'a> {
             | Verb::Doctor
             | Verb::Profiles
             | Verb::Audit
+            | Verb::Timeline
             | Verb::Flock => {}
         }
         if verb == Verb::Acquire {
@@ -427,7 +428,7 @@ impl<'a> Stage<'a> {
             }
             S::NoIntent => add(&["--intent", "missing.yaml"]),
             S::Orphan if verb == Verb::Cancel => add(&["--orphan", "--signal", "KILL"]),
-            S::Unsafe if verb == Verb::Audit => {
+            S::Unsafe if matches!(verb, Verb::Audit | Verb::Timeline) => {
                 let file = self.scene.path("elsewhere");
                 add(&["--audit-dir", file.to_str().unwrap()]);
             }

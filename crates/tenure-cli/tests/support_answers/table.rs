@@ -40,12 +40,13 @@ pub(crate) enum Verb {
     Doctor,
     Profiles,
     Audit,
+    Timeline,
     Push,
     GroupName,
     Flock,
 }
 
-pub(crate) const VERBS: [Verb; 18] = [
+pub(crate) const VERBS: [Verb; 19] = [
     Verb::Run,
     Verb::Acquire,
     Verb::Release,
@@ -61,6 +62,7 @@ pub(crate) const VERBS: [Verb; 18] = [
     Verb::Doctor,
     Verb::Profiles,
     Verb::Audit,
+    Verb::Timeline,
     Verb::Push,
     Verb::GroupName,
     Verb::Flock,
@@ -84,6 +86,7 @@ impl Verb {
             Self::Doctor => "doctor",
             Self::Profiles => "profiles",
             Self::Audit => "audit",
+            Self::Timeline => "timeline",
             Self::Push => "push",
             Self::GroupName => "group-name",
             Self::Flock => "flock",
@@ -116,6 +119,7 @@ impl Verb {
             | Self::Doctor
             | Self::Profiles
             | Self::Audit
+            | Self::Timeline
             | Self::Push
             | Self::GroupName
             | Self::Flock => false,
@@ -324,7 +328,7 @@ fn by_verb(verb: Verb, situation: Situation) -> Option<&'static str> {
                 _ => Some("it looks at all locks alike, and takes none"),
             };
         }
-        Verb::Audit => {
+        Verb::Audit | Verb::Timeline => {
             return match situation {
                 S::Free | S::BadFlag | S::BadName | S::BadConfig | S::Unsafe => None,
                 _ => Some("it reads the log and no lock"),

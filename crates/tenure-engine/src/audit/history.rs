@@ -65,11 +65,11 @@ impl Participant {
 /// How the beginning of a hold is known; instants are in milliseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldBegin {
-    /// Its grant was recorded.
+    /// The grant was recorded.
     Recorded(u64),
     /// A later event says when it began.
     Inferred(u64),
-    /// It began before the events that are left.
+    /// The hold began before the events that are left.
     Unknown,
 }
 
@@ -78,17 +78,17 @@ pub enum HoldBegin {
 pub enum HoldOutcome {
     /// No event ends it.
     Open,
-    /// Its holder released it.
+    /// The holder released it.
     Released,
-    /// Its holder released it after work that failed.
+    /// The holder released it after work that failed.
     Failed,
     /// Another caller released it or ended its work.
     Forced,
-    /// Its holder gave it up because another caller asked for that.
+    /// The holder gave it up because another caller asked for that.
     Superseded,
     /// Another caller took it over, or removed what was left of it.
     TakenOver,
-    /// Its holder found that the lock was not its own any more.
+    /// The holder found that the lock was not its own any more.
     Lost,
     /// Another caller had the lock next, and no event says what became of this hold.
     Unknown,
@@ -325,7 +325,7 @@ struct EndedHold {
     request_id: String,
     token: Option<u64>,
     until_ms: u64,
-    /// Its grant was not read before its end.
+    /// The end was read, and no grant before it.
     lacks_grant: bool,
 }
 
@@ -618,7 +618,7 @@ impl LockPast {
             tell(Passage::Wait(wait));
             return;
         }
-        // Its release follows.
+        // The release of the hold follows.
         let asked = self.find(event.entry.request_id(), token, None);
         if let Some(open) = asked.and_then(|at| self.open.get_mut(at)) {
             open.is_asked_for = true;

@@ -60,19 +60,27 @@ pub struct Filter {
 impl Filter {
     /// Whether an event is wanted.
     fn lets_pass(&self, facts: &Facts<'_>) -> bool {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
-        };
         let events = &self.events;
-        is(&self.lock, &facts.lock_name)
-            && is(&self.request_id, &facts.request_id)
-            && self.agent.as_ref().is_none_or(|wanted| {
-                let agent = facts.agent.parse();
-                agent.is_ok_and(|agent| wanted.covers(&agent))
-            })
+        self.is_about(&facts.lock_name)
+            && self.is_of(&facts.request_id, &facts.agent)
             && (events.is_empty() || events.iter().any(|name| name.as_str() == facts.event))
             && self.since_ms.is_none_or(|since| facts.at_ms >= since)
             && self.until_ms.is_none_or(|until| facts.at_ms <= until)
+    }
+
+    /// Whether a lock is wanted.
+    pub fn is_about(&self, lock: &str) -> bool {
+        self.lock.as_deref().is_none_or(|wanted| wanted == lock)
+    }
+
+    /// Whether a caller is wanted, by its request id and the key of its agent, which may be empty.
+    pub fn is_of(&self, request_id: &str, agent: &str) -> bool {
+        let wanted = self.request_id.as_deref();
+        wanted.is_none_or(|wanted| wanted == request_id)
+            && self.agent.as_ref().is_none_or(|wanted| {
+                let agent = agent.parse();
+                agent.is_ok_and(|agent| wanted.covers(&agent))
+            })
     }
 
     /// The first and the last instant that are wanted.

@@ -1,0 +1,551 @@
+//! What the timeline shows: a row for each lock, with holds, waits and incidents, and the sums that answer an incident's
+//! questions.
+//!
+//! Every number is calculated here, once. `text`, `svg` and `page` put them on a screen.
+
+mod document;
+pub(crate) mod page;
+pub(crate) mod svg;
+pub(crate) mod text;
+
+use super::clean;
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use tenure_engine::audit::{
+    EventName, HoldOutcome, Incident, Participant, Passage, PastHold, PastWait, WaitOutcome,
+};
+use tenure_os::process::actor_name;
+
+/// How many of the longest, and of those that did something most often, are named.
+const NAMED: usize = 10;
+
+/// A hold in its row.
+#[derive(Debug)]
+pub(crate) struct HoldBar {
+    pub(crate) hold: PastHold,
+    /// Holds beside each other have lanes of their own.
+    pub(crate) lane: usize,
+    /// How long others waited for the lock during the hold, all of them together.
+    pub(crate) blocked_ms: u64,
+    /// How many others waited for the lock during the hold.
+    pub(crate) blocked: usize,
+}
+
+/// A wait in its row.
+#[derive(Debug)]
+pub(crate) struct WaitBar {
+    pub(crate) wait: PastWait,
+    pub(crate) lane: usize,
+}
+
+/// What happened to a lock.
+#[derive(Debug, Default)]
+pub(crate) struct LockRow {
+    lock: String,
+    path: Option<String>,
+    /// What people are shown: the name, or the path that the lock stands for.
+    pub(crate) name: String,
+    pub(crate) holds: Vec<HoldBar>,
+    pub(crate) waits: Vec<WaitBar>,
+    pub(crate) incidents: Vec<Incident>,
+    /// How many lanes the holds have, and the waits.
+    pub(crate) hold_lanes: usize,
+    pub(crate) wait_lanes: usize,
+}
+
+/// What is shown.
+#[derive(Debug)]
+pub(crate) struct Chart {
+    /// The first and the last instant, in milliseconds since the Unix epoch.
+    pub(crate) since_ms: u64,
+    pub(crate) until_ms: u64,
+    /// Locks, those for which callers waited longest first.
+    pub(crate) locks: Vec<LockRow>,
+    pub(crate) summary: Summary,
+}
+
+/// The answers to an incident's questions.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) counts: Counts,
+    pub(crate) longest_waits: Vec<LongWait>,
+    pub(crate) longest_holds: Vec<LongHold>,
+    pub(crate) blocked_most: Vec<Blocker>,
+    pub(crate) refusals: Vec<Refusals>,
+}
+
+/// How often things happened.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) locks: usize,
+    pub(crate) holds: usize,
+    /// Callers that got their lock after a wait.
+    pub(crate) waits: usize,
+    pub(crate) waited_ms: u64,
+    pub(crate) refused: usize,
+    pub(crate) skipped: usize,
+    /// Holders and waiters that gave up their place.
+    pub(crate) superseded: usize,
+    pub(crate) taken_over: usize,
+    pub(crate) lost: usize,
+    /// Holds that no event has ended.
+    pub(crate) open: usize,
+}
+
+/// A caller that waited.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LongWait {
+    pub(crate) lock: String,
+    pub(crate) who: String,
+    #[serde(rename = "since", serialize_with = "as_instant")]
+    pub(crate) since_ms: u64,
+    pub(crate) waited_ms: u64,
+    pub(crate) behind: Option<String>,
+    pub(crate) outcome: &'static str,
+}
+
+/// A hold, and what it did to others.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LongHold {
+    pub(crate) lock: String,
+    pub(crate) who: String,
+    #[serde(rename = "since", serialize_with = "as_known_instant")]
+    pub(crate) since_ms: Option<u64>,
+    pub(crate) held_ms: u64,
+    pub(crate) blocked_ms: u64,
+    pub(crate) outcome: &'static str,
+}
+
+/// A holder, by all of its holds.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Blocker {
+    pub(crate) who: String,
+    pub(crate) blocked_ms: u64,
+    /// How many waits met one of its holds.
+    pub(crate) waits: usize,
+    pub(crate) holds: usize,
+}
+
+/// A caller that was refused, or whose run was skipped.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Refusals {
+    pub(crate) who: String,
+    pub(crate) refused: usize,
+    pub(crate) skipped: usize,
+    /// The lock that it was refused most often.
+    pub(crate) lock: String,
+}
+
+/// The passages that are shown.
+pub(crate) struct Wanted<'a> {
+    pub(crate) since_ms: Option<u64>,
+    pub(crate) until_ms: Option<u64>,
+    /// Whether a passage of these callers is shown.
+    pub(crate) is_of: &'a dyn Fn(&Participant) -> bool,
+}
+
+impl Chart {
+    /// Lays passages out. A hold or a wait is shown if a part of it lies in the time that is wanted.
+    pub(crate) fn of(
+        passages: impl IntoIterator<Item = Passage>,
+        wanted: &Wanted<'_>,
+        now_ms: u64,
+    ) -> Self {
+        let mut locks = BTreeMap::<String, LockRow>::new();
+        let mut actors = Actors::default();
+        for mut passage in passages {
+            let (first, last) = extent(&passage);
+            if last.is_some_and(|last| wanted.since_ms.is_some_and(|since| last < since))
+                || wanted.until_ms.is_some_and(|until| first > until)
+            {
+                continue;
+            }
+            let name = match &passage {
+                Passage::Hold(hold) => &hold.lock,
+                Passage::Wait(wait) => &wait.held_lock,
+                Passage::Incident(incident) => &incident.lock,
+            };
+            let row = match locks.get_mut(name) {
+                Some(row) => row,
+                None => locks.entry(name.clone()).or_default(),
+            };
+            actors.name_all(&mut passage);
+            row.take(passage);
+        }
+        for (name, row) in &mut locks {
+            name.clone_into(&mut row.lock);
+            row.name = clean(row.path.as_ref().unwrap_or(name)).into_owned();
+            // Callers that are not shown count in what a holder has done to others.
+            row.weigh(now_ms);
+            row.keep(wanted.is_of);
+            row.lay_out();
+        }
+        let mut locks: Vec<_> = locks.into_values().filter(|row| !row.is_empty()).collect();
+        locks.sort_by_cached_key(|row| (Reverse(row.waited_ms()), row.name.clone()));
+        let (since_ms, until_ms) = window(&locks, wanted, now_ms);
+        Self {
+            since_ms,
+            until_ms,
+            summary: Summary::of(&locks, now_ms),
+            locks,
+        }
+    }
+
+    /// How many bars there are.
+    pub(crate) fn bars(&self) -> usize {
+        self.locks.iter().map(LockRow::bars).sum()
+    }
+}
+
+/// Names of actors, each looked up once.
+#[derive(Default)]
+struct Actors(BTreeMap<String, String>);
+
+impl Actors {
+    /// Gives callers that are known by a number their names.
+    fn name_all(&mut self, passage: &mut Passage) {
+        match passage {
+            Passage::Hold(hold) => self.name(&mut hold.by),
+            Passage::Wait(wait) => {
+                self.name(&mut wait.by);
+                wait.behind.iter_mut().for_each(|behind| self.name(behind));
+            }
+            Passage::Incident(incident) => {
+                self.name(&mut incident.by);
+                incident.whom.iter_mut().for_each(|whom| self.name(whom));
+            }
+        }
+    }
+
+    fn name(&mut self, by: &mut Participant) {
+        if let Some(name) = self.0.get(&by.actor) {
+            name.clone_into(&mut by.actor);
+            return;
+        }
+        let name = actor_name(&by.actor);
+        let number = std::mem::replace(&mut by.actor, name.clone());
+        self.0.insert(number, name);
+    }
+}
+
+/// The first and the last instant of a passage; no last one for a hold that is open.
+fn extent(passage: &Passage) -> (u64, Option<u64>) {
+    match passage {
+        Passage::Hold(hold) => (
+            hold.since_ms().or(hold.until_ms).unwrap_or(0),
+            hold.until_ms,
+        ),
+        Passage::Wait(wait) => (wait.since_ms, Some(wait.until_ms)),
+        Passage::Incident(incident) => (incident.at_ms, Some(incident.at_ms)),
+    }
+}
+
+/// The time that is drawn: what was asked for, else all that there is, until now if a hold is open.
+fn window(locks: &[LockRow], wanted: &Wanted<'_>, now_ms: u64) -> (u64, u64) {
+    let holds = || locks.iter().flat_map(|row| &row.holds);
+    let waits = || locks.iter().flat_map(|row| &row.waits);
+    let incidents = || locks.iter().flat_map(|row| &row.incidents);
+    let begins = holds().filter_map(|bar| bar.hold.since_ms().or(bar.hold.until_ms));
+    let begins = begins.chain(waits().map(|bar| bar.wait.since_ms));
+    let first = begins
+        .chain(incidents().map(|incident| incident.at_ms))
+        .min();
+    let ends = holds().map(|bar| bar.hold.until_ms.unwrap_or(now_ms));
+    let ends = ends.chain(waits().map(|bar| bar.wait.until_ms));
+    let last = ends.chain(incidents().map(|incident| incident.at_ms)).max();
+    let since = wanted.since_ms.or(first).unwrap_or(now_ms);
+    let until = wanted.until_ms.map(|until| until.min(now_ms.max(since)));
+    (since, until.or(last).unwrap_or(now_ms).max(since))
+}
+
+impl LockRow {
+    fn take(&mut self, passage: Passage) {
+        let path = match &passage {
+            Passage::Hold(hold) => hold.path.as_ref(),
+            Passage::Wait(wait) => wait.path.as_ref(),
+            Passage::Incident(_) => None,
+        };
+        if self.path.is_none() {
+            self.path = path.cloned();
+        }
+        match passage {
+            Passage::Hold(hold) => self.holds.push(HoldBar {
+                hold,
+                lane: 0,
+                blocked_ms: 0,
+                blocked: 0,
+            }),
+            Passage::Wait(wait) => self.waits.push(WaitBar { wait, lane: 0 }),
+            Passage::Incident(incident) => self.incidents.push(incident),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bars() == 0
+    }
+
+    pub(crate) fn bars(&self) -> usize {
+        self.holds.len() + self.waits.len() + self.incidents.len()
+    }
+
+    pub(crate) fn waited_ms(&self) -> u64 {
+        self.waits.iter().map(|bar| bar.wait.waited_ms()).sum()
+    }
+
+    /// Finds out what each hold has done to others.
+    fn weigh(&mut self, now_ms: u64) {
+        let waiting = Waiting::of(&self.waits);
+        for bar in &mut self.holds {
+            let until = bar.hold.until_ms.unwrap_or(now_ms);
+            let since = bar.hold.since_ms().unwrap_or(until);
+            (bar.blocked_ms, bar.blocked) = waiting.between(since, until);
+        }
+    }
+
+    /// Leaves out callers that are not wanted.
+    fn keep(&mut self, is_of: &dyn Fn(&Participant) -> bool) {
+        self.holds.retain(|bar| is_of(&bar.hold.by));
+        self.waits.retain(|bar| is_of(&bar.wait.by));
+        self.incidents
+            .retain(|incident| is_of(&incident.by) || incident.whom.iter().any(is_of));
+    }
+
+    /// Sorts by time, and gives what stands beside each other lanes of its own.
+    fn lay_out(&mut self) {
+        let begin = |hold: &PastHold| hold.since_ms().unwrap_or(0);
+        self.holds.sort_by_key(|bar| begin(&bar.hold));
+        self.waits
+            .sort_by_key(|bar| (bar.wait.since_ms, bar.wait.until_ms));
+        self.incidents.sort_by_key(|incident| incident.at_ms);
+        let mut lanes = Lanes::default();
+        for bar in &mut self.holds {
+            bar.lane = lanes.take(begin(&bar.hold), bar.hold.until_ms.unwrap_or(u64::MAX));
+        }
+        self.hold_lanes = lanes.ends.len();
+        let mut lanes = Lanes::default();
+        for bar in &mut self.waits {
+            bar.lane = lanes.take(bar.wait.since_ms, bar.wait.until_ms);
+        }
+        self.wait_lanes = lanes.ends.len();
+    }
+}
+
+/// Lanes of a row, by when the last bar in each ends.
+#[derive(Default)]
+struct Lanes {
+    ends: Vec<u64>,
+}
+
+impl Lanes {
+    /// The first lane that has room.
+    fn take(&mut self, since: u64, until: u64) -> usize {
+        let lane = self.ends.iter().position(|end| *end <= since);
+        let lane = lane.unwrap_or_else(|| {
+            self.ends.push(0);
+            self.ends.len() - 1
+        });
+        if let Some(end) = self.ends.get_mut(lane) {
+            *end = until;
+        }
+        lane
+    }
+}
+
+/// How many callers waited for a lock, at every instant.
+struct Waiting {
+    begins: Vec<u64>,
+    ends: Vec<u64>,
+    /// Where the number changes, the number from there on, and how long all had waited until then.
+    steps: Vec<(u64, u64, u64)>,
+}
+
+impl Waiting {
+    fn of(waits: &[WaitBar]) -> Self {
+        let waits = waits.iter().map(|bar| &bar.wait);
+        let waits: Vec<_> = waits.filter(|wait| wait.waited_ms() > 0).collect();
+        let mut begins: Vec<_> = waits.iter().map(|wait| wait.since_ms).collect();
+        let mut ends: Vec<_> = waits.iter().map(|wait| wait.until_ms).collect();
+        begins.sort_unstable();
+        ends.sort_unstable();
+        let changes = begins.iter().map(|at| (*at, true));
+        let mut changes: Vec<_> = changes.chain(ends.iter().map(|at| (*at, false))).collect();
+        changes.sort_unstable();
+        let mut steps = Vec::new();
+        let (mut count, mut total, mut last) = (0_u64, 0_u64, 0);
+        for (at, begins) in changes {
+            total = total.saturating_add(count.saturating_mul(at - last));
+            count = if begins {
+                count + 1
+            } else {
+                count.saturating_sub(1)
+            };
+            last = at;
+            steps.push((at, count, total));
+        }
+        Self {
+            begins,
+            ends,
+            steps,
+        }
+    }
+
+    /// How long all had waited until an instant.
+    fn until(&self, at: u64) -> u64 {
+        let after = self.steps.partition_point(|(step, _, _)| *step <= at);
+        let step = after.checked_sub(1).and_then(|step| self.steps.get(step));
+        step.map_or(0, |(step, count, total)| {
+            total.saturating_add(count.saturating_mul(at - step))
+        })
+    }
+
+    /// How long callers waited between two instants, all together, and how many callers that were.
+    fn between(&self, since: u64, until: u64) -> (u64, usize) {
+        let begun = self.begins.partition_point(|begin| *begin < until);
+        let ended = self.ends.partition_point(|end| *end <= since);
+        let waited = self.until(until).saturating_sub(self.until(since));
+        (waited, begun.saturating_sub(ended))
+    }
+}
+
+impl Summary {
+    fn of(locks: &[LockRow], now_ms: u64) -> Self {
+        let mut counts = Counts {
+            locks: locks.len(),
+            ..Counts::default()
+        };
+        let mut longest_waits = Vec::new();
+        let mut longest_holds = Vec::new();
+        let mut blockers = BTreeMap::<String, Blocker>::new();
+        let mut refusals = BTreeMap::<String, (Refusals, BTreeMap<&str, usize>)>::new();
+        for row in locks {
+            for bar in &row.holds {
+                counts.holds += 1;
+                counts.open += usize::from(bar.hold.outcome == HoldOutcome::Open);
+                let who = who(&bar.hold.by);
+                longest_holds.push(LongHold {
+                    lock: row.name.clone(),
+                    who: who.clone(),
+                    since_ms: bar.hold.since_ms(),
+                    held_ms: bar.held_ms(now_ms),
+                    blocked_ms: bar.blocked_ms,
+                    outcome: bar.hold.outcome.as_str(),
+                });
+                if bar.blocked_ms > 0 {
+                    let blocker = blockers.entry(who).or_default();
+                    blocker.blocked_ms += bar.blocked_ms;
+                    blocker.waits += bar.blocked;
+                    blocker.holds += 1;
+                }
+            }
+            for bar in &row.waits {
+                let (wait, who) = (&bar.wait, who(&bar.wait.by));
+                counts.waited_ms += wait.waited_ms();
+                match wait.outcome {
+                    WaitOutcome::Granted => counts.waits += 1,
+                    WaitOutcome::Refused(_) | WaitOutcome::Skipped => {
+                        let (of_caller, locks) = refusals.entry(who.clone()).or_default();
+                        let is_refused = wait.outcome != WaitOutcome::Skipped;
+                        counts.refused += usize::from(is_refused);
+                        counts.skipped += usize::from(!is_refused);
+                        of_caller.refused += usize::from(is_refused);
+                        of_caller.skipped += usize::from(!is_refused);
+                        *locks.entry(&row.name).or_default() += 1;
+                    }
+                    WaitOutcome::Superseded => counts.superseded += 1,
+                }
+                if wait.waited_ms() > 0 {
+                    longest_waits.push(LongWait {
+                        lock: row.name.clone(),
+                        who,
+                        since_ms: wait.since_ms,
+                        waited_ms: wait.waited_ms(),
+                        behind: wait.behind.as_ref().map(self::who),
+                        outcome: wait.outcome.as_str(),
+                    });
+                }
+            }
+            for incident in &row.incidents {
+                match incident.event {
+                    EventName::LockStolen => counts.taken_over += 1,
+                    EventName::LockLost => counts.lost += 1,
+                    EventName::LockSuperseded => counts.superseded += 1,
+                    _ => {}
+                }
+            }
+        }
+        longest_waits.sort_by_key(|wait| Reverse(wait.waited_ms));
+        longest_waits.truncate(NAMED);
+        longest_holds.sort_by_key(|hold| Reverse(hold.held_ms));
+        longest_holds.truncate(NAMED);
+        let blockers = blockers.into_iter();
+        let mut blocked_most: Vec<_> = blockers
+            .map(|(who, blocker)| Blocker { who, ..blocker })
+            .collect();
+        blocked_most.sort_by_key(|blocker| Reverse(blocker.blocked_ms));
+        blocked_most.truncate(NAMED);
+        let refusals = refusals.into_iter().map(|(who, (of_caller, locks))| {
+            let most = locks.into_iter().max_by_key(|(_, times)| *times);
+            let lock = most.map(|(lock, _)| lock.to_owned()).unwrap_or_default();
+            Refusals {
+                who,
+                lock,
+                ..of_caller
+            }
+        });
+        let mut refusals: Vec<_> = refusals.collect();
+        refusals.sort_by_key(|of_caller| Reverse(of_caller.refused + of_caller.skipped));
+        refusals.truncate(NAMED);
+        Self {
+            counts,
+            longest_waits,
+            longest_holds,
+            blocked_most,
+            refusals,
+        }
+    }
+}
+
+impl HoldBar {
+    /// How long it took; of an open one, until now.
+    pub(crate) fn held_ms(&self, now_ms: u64) -> u64 {
+        let open = || now_ms.saturating_sub(self.hold.since_ms().unwrap_or(now_ms));
+        match self.hold.outcome {
+            HoldOutcome::Open => open(),
+            _ => self.hold.held_ms().unwrap_or(0),
+        }
+    }
+}
+
+/// An instant in UTC.
+fn instant(at_ms: u64) -> String {
+    let at = i64::try_from(at_ms).ok();
+    let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+    format!("{:.3}", at.unwrap_or(Timestamp::MAX))
+}
+
+fn as_instant<S: Serializer>(at_ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&instant(*at_ms))
+}
+
+#[allow(clippy::ref_option, reason = "serde hands a reference to the field")]
+fn as_known_instant<S: Serializer>(at_ms: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    at_ms.map(instant).serialize(serializer)
+}
+
+/// The name by which a person knows a caller: its agent, its actor, or its request.
+pub(crate) fn who(by: &Participant) -> String {
+    let name = match (&*by.agent, &*by.actor, &*by.request_id) {
+        ("", "", "") => "an unknown caller",
+        ("", "", id) => id,
+        ("", actor, _) => actor,
+        (agent, _, _) => agent,
+    };
+    clean(name).into_owned()
+}
+
+/// Words of an outcome for people.
+pub(crate) fn word(outcome: &str) -> String {
+    outcome.replace('_', " ")
+}
