@@ -428,6 +428,10 @@ mod tests {
         line.split(' ').map(OsString::from).collect()
     }
 
+    #[allow(
+        clippy::too_many_lines,
+        reason = "a line for each call, and nothing else"
+    )]
     #[test]
     fn the_verbs_own_parsers_and_the_whole_tree_read_the_same() {
         for line in [

@@ -525,6 +525,10 @@ fn instant(at_ms: u64) -> String {
     format!("{:.3}", at.unwrap_or(Timestamp::MAX))
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands a reference to the field"
+)]
 fn as_instant<S: Serializer>(at_ms: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&instant(*at_ms))
 }

@@ -527,9 +527,10 @@ impl LockPast {
 
     fn released(&mut self, event: &Happened<'_>, tell: &mut impl FnMut(Passage)) {
         let is_by_other = event.fields.get("by_other") == Some(&Value::Bool(true));
-        let whose = match is_by_other {
-            true => Participant::met(event.fields.get("previous_lock")),
-            false => Some(Participant::of(event.entry)),
+        let whose = if is_by_other {
+            Participant::met(event.fields.get("previous_lock"))
+        } else {
+            Some(Participant::of(event.entry))
         };
         let told_ms = event.number("held_ms");
         let since_ms = told_ms.map(|held| event.at_ms.saturating_sub(held));
@@ -677,13 +678,11 @@ impl LockPast {
             None if self.open.len() == 1 => Some(0),
             None => None,
         };
-        match found {
-            Some(at) => self.open.remove(at),
-            None => {
-                let hold = event.hold(whose.cloned().unwrap_or_default(), begin);
-                OpenHold::new(PastHold { token, ..hold })
-            }
+        if let Some(at) = found {
+            return self.open.remove(at);
         }
+        let hold = event.hold(whose.cloned().unwrap_or_default(), begin);
+        OpenHold::new(PastHold { token, ..hold })
     }
 }
 

@@ -10,20 +10,20 @@ struct Document<'a> {
     since: String,
     until: String,
     summary: &'a Summary,
-    locks: Vec<Row<'a>>,
+    locks: Vec<RowFacts<'a>>,
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct RowFacts<'a> {
     name: &'a str,
     path: Option<&'a str>,
-    holds: Vec<Held<'a>>,
-    waits: Vec<Waited<'a>>,
-    incidents: Vec<Met<'a>>,
+    holds: Vec<HoldFacts<'a>>,
+    waits: Vec<WaitFacts<'a>>,
+    incidents: Vec<IncidentFacts<'a>>,
 }
 
 #[derive(Serialize)]
-struct Caller<'a> {
+struct CallerFacts<'a> {
     request_id: Option<&'a str>,
     actor: Option<&'a str>,
     host: Option<&'a str>,
@@ -32,9 +32,9 @@ struct Caller<'a> {
 }
 
 #[derive(Serialize)]
-struct Held<'a> {
+struct HoldFacts<'a> {
     #[serde(flatten)]
-    by: Caller<'a>,
+    by: CallerFacts<'a>,
     why: Option<&'a str>,
     command: Option<&'a str>,
     token: Option<u64>,
@@ -51,26 +51,26 @@ struct Held<'a> {
 }
 
 #[derive(Serialize)]
-struct Waited<'a> {
+struct WaitFacts<'a> {
     #[serde(flatten)]
-    by: Caller<'a>,
+    by: CallerFacts<'a>,
     why: Option<&'a str>,
     since: String,
     until: String,
     waited_ms: u64,
-    behind: Option<Caller<'a>>,
+    behind: Option<CallerFacts<'a>>,
     ahead: Option<u64>,
     outcome: &'static str,
     code: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct Met<'a> {
+struct IncidentFacts<'a> {
     event: &'static str,
     at: String,
     #[serde(flatten)]
-    by: Caller<'a>,
-    whom: Vec<Caller<'a>>,
+    by: CallerFacts<'a>,
+    whom: Vec<CallerFacts<'a>>,
     reason: &'a str,
 }
 
@@ -81,25 +81,25 @@ impl Chart {
             since: instant(self.since_ms),
             until: instant(self.until_ms),
             summary: &self.summary,
-            locks: self.locks.iter().map(Row::of).collect(),
+            locks: self.locks.iter().map(RowFacts::of).collect(),
         };
         serde_json::to_value(document).unwrap_or_default()
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> RowFacts<'a> {
     fn of(row: &'a LockRow) -> Self {
         Self {
             name: &row.lock,
             path: row.path.as_deref(),
-            holds: row.holds.iter().map(Held::of).collect(),
-            waits: row.waits.iter().map(Waited::of).collect(),
-            incidents: row.incidents.iter().map(Met::of).collect(),
+            holds: row.holds.iter().map(HoldFacts::of).collect(),
+            waits: row.waits.iter().map(WaitFacts::of).collect(),
+            incidents: row.incidents.iter().map(IncidentFacts::of).collect(),
         }
     }
 }
 
-impl<'a> Caller<'a> {
+impl<'a> CallerFacts<'a> {
     fn of(by: &'a Participant) -> Self {
         let known = |text: &'a String| Some(text.as_str()).filter(|text| !text.is_empty());
         Self {
@@ -112,11 +112,11 @@ impl<'a> Caller<'a> {
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> HoldFacts<'a> {
     fn of(bar: &'a HoldBar) -> Self {
         let hold = &bar.hold;
         Self {
-            by: Caller::of(&hold.by),
+            by: CallerFacts::of(&hold.by),
             why: hold.why.as_deref(),
             command: hold.command.as_deref(),
             token: hold.token,
@@ -138,16 +138,16 @@ impl<'a> Held<'a> {
     }
 }
 
-impl<'a> Waited<'a> {
+impl<'a> WaitFacts<'a> {
     fn of(bar: &'a WaitBar) -> Self {
         let wait = &bar.wait;
         Self {
-            by: Caller::of(&wait.by),
+            by: CallerFacts::of(&wait.by),
             why: wait.why.as_deref(),
             since: instant(wait.since_ms),
             until: instant(wait.until_ms),
             waited_ms: wait.waited_ms(),
-            behind: wait.behind.as_ref().map(Caller::of),
+            behind: wait.behind.as_ref().map(CallerFacts::of),
             ahead: wait.ahead,
             outcome: wait.outcome.as_str(),
             code: match &wait.outcome {
@@ -158,13 +158,13 @@ impl<'a> Waited<'a> {
     }
 }
 
-impl<'a> Met<'a> {
+impl<'a> IncidentFacts<'a> {
     fn of(incident: &'a Incident) -> Self {
         Self {
             event: incident.event.as_str(),
             at: instant(incident.at_ms),
-            by: Caller::of(&incident.by),
-            whom: incident.whom.iter().map(Caller::of).collect(),
+            by: CallerFacts::of(&incident.by),
+            whom: incident.whom.iter().map(CallerFacts::of).collect(),
             reason: &incident.reason,
         }
     }
