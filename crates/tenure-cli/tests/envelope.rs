@@ -569,6 +569,9 @@ fn every_event_of_the_audit() {
     }
     let audit = document(&scene, &["audit"], 0);
     assert_eq!(audit["data"]["events"].as_array().map(Vec::len), Some(5));
+    let timeline = document(&scene, &["timeline"], 0);
+    let incidents = timeline["data"]["locks"][0]["incidents"].as_array();
+    assert_eq!(incidents.map(Vec::len), Some(3), "{timeline}");
     let dir = scene.write("file", "");
     let refused = document(&scene, &["audit", "--audit-dir", dir.to_str().unwrap()], 7);
     has_code(&refused, "UNSAFE_PLACE");

@@ -21,6 +21,9 @@ use tenure_os::process::actor_name;
 /// How many of the longest, and of those that did something most often, are named.
 const NAMED: usize = 10;
 
+/// How long behind the release of a lock its line is dated at most. The next holder's grant may be dated before that.
+const DATED_LATE_MS: u64 = 1_000;
+
 /// A hold in its row.
 #[derive(Debug)]
 pub(crate) struct HoldBar {
@@ -53,6 +56,8 @@ pub(crate) struct LockRow {
     /// How many lanes the holds have, and the waits.
     pub(crate) hold_lanes: usize,
     pub(crate) wait_lanes: usize,
+    /// Holders that others waited for: how long, and for how many holds.
+    blockers: BTreeMap<String, (u64, usize)>,
 }
 
 /// What is shown.
@@ -122,10 +127,12 @@ pub(crate) struct LongHold {
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Blocker {
     pub(crate) who: String,
+    /// How long others waited while it had the lock, all of them together. Of several holds at once each wait counts once.
     pub(crate) blocked_ms: u64,
-    /// How many waits met one of its holds.
-    pub(crate) waits: usize,
+    /// How many of its holds others waited for.
     pub(crate) holds: usize,
+    /// The lock that others waited for longest.
+    pub(crate) lock: String,
 }
 
 /// A caller that was refused, or whose run was skipped.
@@ -178,8 +185,10 @@ impl Chart {
             name.clone_into(&mut row.lock);
             row.name = clean(row.path.as_ref().unwrap_or(name)).into_owned();
             // Callers that are not shown count in what a holder has done to others.
-            row.weigh(now_ms);
+            let waiting = Waiting::of(&row.waits);
+            row.trim();
             row.keep(wanted.is_of);
+            row.weigh(&waiting, now_ms);
             row.lay_out();
         }
         let mut locks: Vec<_> = locks.into_values().filter(|row| !row.is_empty()).collect();
@@ -294,13 +303,45 @@ impl LockRow {
         self.waits.iter().map(|bar| bar.wait.waited_ms()).sum()
     }
 
-    /// Finds out what each hold has done to others.
-    fn weigh(&mut self, now_ms: u64) {
-        let waiting = Waiting::of(&self.waits);
+    /// Sorts holds by their beginning, and ends those that nobody can hold beside where the next one begins, if a line is
+    /// only dated late.
+    fn trim(&mut self) {
+        let begin = |bar: &HoldBar| bar.hold.since_ms().unwrap_or(0);
+        self.holds.sort_by_key(begin);
+        for at in 1..self.holds.len() {
+            let (before, rest) = self.holds.split_at_mut(at);
+            let (Some(last), Some(next)) = (before.last_mut(), rest.first()) else {
+                continue;
+            };
+            let (since, is_alone) = (begin(next), last.hold.mode.is_none());
+            if let Some(until) = &mut last.hold.until_ms
+                && is_alone
+                && (since..since.saturating_add(DATED_LATE_MS)).contains(until)
+                && next.hold.mode.is_none()
+            {
+                *until = since;
+            }
+        }
+    }
+
+    /// Finds out what each hold, and each holder, has done to others.
+    fn weigh(&mut self, waiting: &Waiting, now_ms: u64) {
+        let mut counted = BTreeMap::<String, u64>::new();
         for bar in &mut self.holds {
             let until = bar.hold.until_ms.unwrap_or(now_ms);
             let since = bar.hold.since_ms().unwrap_or(until);
             (bar.blocked_ms, bar.blocked) = waiting.between(since, until);
+            if bar.blocked_ms == 0 {
+                continue;
+            }
+            // Up to here, the waits behind this holder are counted.
+            let who = who(&bar.hold.by);
+            let counted = counted.entry(who.clone()).or_default();
+            let (blocked_ms, _) = waiting.between(since.max(*counted), until);
+            *counted = until.max(*counted);
+            let blocker = self.blockers.entry(who).or_default();
+            blocker.0 += blocked_ms;
+            blocker.1 += 1;
         }
     }
 
@@ -315,7 +356,6 @@ impl LockRow {
     /// Sorts by time, and gives what stands beside each other lanes of its own.
     fn lay_out(&mut self) {
         let begin = |hold: &PastHold| hold.since_ms().unwrap_or(0);
-        self.holds.sort_by_key(|bar| begin(&bar.hold));
         self.waits
             .sort_by_key(|bar| (bar.wait.since_ms, bar.wait.until_ms));
         self.incidents.sort_by_key(|incident| incident.at_ms);
@@ -417,7 +457,7 @@ impl Summary {
         };
         let mut longest_waits = Vec::new();
         let mut longest_holds = Vec::new();
-        let mut blockers = BTreeMap::<String, Blocker>::new();
+        let mut blockers = BTreeMap::<String, (Blocker, u64)>::new();
         let mut refusals = BTreeMap::<String, (Refusals, BTreeMap<&str, usize>)>::new();
         for row in locks {
             for bar in &row.holds {
@@ -426,17 +466,20 @@ impl Summary {
                 let who = who(&bar.hold.by);
                 longest_holds.push(LongHold {
                     lock: row.name.clone(),
-                    who: who.clone(),
+                    who,
                     since_ms: bar.hold.since_ms(),
                     held_ms: bar.held_ms(now_ms),
                     blocked_ms: bar.blocked_ms,
                     outcome: bar.hold.outcome.as_str(),
                 });
-                if bar.blocked_ms > 0 {
-                    let blocker = blockers.entry(who).or_default();
-                    blocker.blocked_ms += bar.blocked_ms;
-                    blocker.waits += bar.blocked;
-                    blocker.holds += 1;
+            }
+            for (who, (blocked_ms, holds)) in &row.blockers {
+                let (blocker, most) = blockers.entry(who.clone()).or_default();
+                blocker.blocked_ms += blocked_ms;
+                blocker.holds += holds;
+                if blocked_ms > most {
+                    *most = *blocked_ms;
+                    row.name.clone_into(&mut blocker.lock);
                 }
             }
             for bar in &row.waits {
@@ -481,7 +524,7 @@ impl Summary {
         longest_holds.truncate(NAMED);
         let blockers = blockers.into_iter();
         let mut blocked_most: Vec<_> = blockers
-            .map(|(who, blocker)| Blocker { who, ..blocker })
+            .map(|(who, (blocker, _))| Blocker { who, ..blocker })
             .collect();
         blocked_most.sort_by_key(|blocker| Reverse(blocker.blocked_ms));
         blocked_most.truncate(NAMED);
@@ -552,4 +595,72 @@ pub(crate) fn who(by: &Participant) -> String {
 /// Words of an outcome for people.
 pub(crate) fn word(outcome: &str) -> String {
     outcome.replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_engine::audit::{Entry, History};
+
+    /// The chart of these events: milliseconds, event, request, and further fields.
+    fn chart(events: &[(u64, &str, &str, &str)]) -> Chart {
+        let mut history = History::default();
+        let mut passages = Vec::new();
+        for (at, event, id, rest) in events {
+            let line = format!(
+                r#"{{"event":"lock_{event}","lock_name":"x","request_id":"{id}","timestamp":"{}"{rest}}}"#,
+                instant(*at)
+            );
+            let entry = Entry::parse(line.as_bytes()).expect("an event");
+            history.take(&entry, |passage| passages.push(passage));
+        }
+        passages.extend(history.into_open().map(Passage::Hold));
+        let wanted = Wanted {
+            since_ms: None,
+            until_ms: None,
+            is_of: &|_| true,
+        };
+        Chart::of(passages, &wanted, 100_000)
+    }
+
+    #[test]
+    fn a_wait_counts_once_behind_two_holds_of_one_holder() {
+        let slot = |slot: u8| format!(r#","mode":"slots","slot":{slot},"token":{}"#, slot + 1);
+        let shown = chart(&[
+            (0, "acquired", "a", &slot(0)),
+            (0, "acquired", "a", &slot(1)),
+            (6_000, "refused", "c", r#","waited_ms":4000"#),
+            (10_000, "released", "a", r#","held_ms":10000"#),
+        ]);
+        assert_eq!(shown.locks[0].hold_lanes, 2);
+        let blocked: Vec<_> = shown.locks[0]
+            .holds
+            .iter()
+            .map(|bar| bar.blocked_ms)
+            .collect();
+        assert_eq!(blocked, [4_000, 4_000], "each hold was in its way");
+        let expected = Blocker {
+            who: "a".to_owned(),
+            blocked_ms: 4_000,
+            holds: 2,
+            lock: "x".to_owned(),
+        };
+        assert_eq!(shown.summary.blocked_most, [expected]);
+    }
+
+    #[test]
+    fn a_release_that_is_dated_behind_the_next_grant_opens_no_lane() {
+        let first = (0, "acquired", "a", r#","token":1"#);
+        let next = (5_000, "acquired", "b", r#","token":2"#);
+        let release = (5_003, "released", "a", r#","held_ms":4999"#);
+        for events in [[first, next, release], [first, release, next]] {
+            let shown = chart(&events);
+            let row = &shown.locks[0];
+            assert_eq!(
+                (row.hold_lanes, row.holds[0].hold.until_ms),
+                (1, Some(5_000))
+            );
+            assert_eq!(row.holds[0].hold.held_ms(), Some(4_999), "as it was told");
+        }
+    }
 }

@@ -136,7 +136,7 @@ Longest holds
   2m  ann had deploy from 2026-02-07 10:00:00, released; others waited 1m20s
 
 Blocked others most
-  1m20s  ann: 3 waits behind 1 hold
+  1m20s  ann by 1 hold, most of it of deploy
 
 Refused most
   2 refused  carl, most often deploy

@@ -38,7 +38,7 @@
     }
     return formats.get(key);
   };
-  const time = (at, kind = 'whole', utc = inUtc) => format(kind, utc).format(new Date(data.since + at));
+  const time = (at, kind = 'whole', utc = inUtc) => format(kind, utc).format(new Date(data.since + at)).replace(',', '.');
   const both = (at) => {
     const other = time(at, 'second', !inUtc);
     return time(at).endsWith(other) ? time(at) : `${time(at)} (${other} ${inUtc ? 'here' : 'UTC'})`;
@@ -223,12 +223,15 @@
     paper.fillStyle = colours.line;
     paper.fillRect(0, AXIS - 2, width, 1);
     paper.fillStyle = colours.soft;
-    let day = '';
+    let day = '', taken = side - 8;
     for (const [tick, label, ofDay] of marksOfTime) {
       const text = ofDay !== day && label !== ofDay ? `${ofDay} ${label}` : label;
-      day = ofDay;
-      paper.fillText(text, x(tick) + 4, AXIS / 2 - 1);
-      paper.fillRect(Math.round(x(tick)), 4, 1, AXIS - 6);
+      if (x(tick) > taken) {
+        paper.fillText(text, x(tick) + 4, AXIS / 2 - 1);
+        taken = x(tick) + 12 + paper.measureText(text).width;
+        day = ofDay;
+        paper.fillRect(Math.round(x(tick)), 4, 1, AXIS - 6);
+      }
     }
     range();
     document.body.dataset.drawn = drawn;
@@ -479,7 +482,7 @@
     const parts = [
       ['Longest waits', 'waits', summary.longest_waits.map((it) => [duration(it.waited_ms), `${it.who} for ${it.lock}${it.behind === null ? '' : ` behind ${it.behind}`}, ${word(it.outcome)}`, () => goTo(it.lock, it.since, it.waited_ms), it.waited_ms])],
       ['Longest holds', 'holds', summary.longest_holds.map((it) => [duration(it.held_ms), `${it.who} had ${it.lock}, ${word(it.outcome)}${it.blocked_ms ? `; others waited ${duration(it.blocked_ms)}` : ''}`, () => goTo(it.lock, it.since, it.held_ms), it.held_ms])],
-      ['Blocked others most', 'blockers', summary.blocked_most.map((it) => [duration(it.blocked_ms), `${it.who}: ${it.waits} ${it.waits === 1 ? 'wait' : 'waits'} behind ${it.holds} ${it.holds === 1 ? 'hold' : 'holds'}`, () => only(it.who), it.blocked_ms])],
+      ['Blocked others most', 'blockers', summary.blocked_most.map((it) => [duration(it.blocked_ms), `${it.who} by ${it.holds} ${it.holds === 1 ? 'hold' : 'holds'}, most of it of ${it.lock}`, () => only(it.who), it.blocked_ms])],
       ['Refused most', 'refusals', summary.refusals.map((it) => [it.refused + it.skipped === 1 ? 'once' : `${it.refused + it.skipped} times`, `${it.who}, most often ${it.lock}${it.skipped ? ` (${it.skipped} skipped)` : ''}`, () => only(it.who), it.refused + it.skipped])],
     ];
     $('summary').replaceChildren(...parts.filter(([, , lines]) => lines.length).map(([title, id, lines]) => element('div', { id: `sum-${id}` },

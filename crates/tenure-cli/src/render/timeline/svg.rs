@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use tenure_engine::audit::{HoldOutcome, Incident, WaitOutcome};
+use tenure_engine::audit::{EventName, HoldOutcome, Incident, WaitOutcome};
 
 /// How many bars are drawn at most. A browser shows as many at once, and a report is still a few megabytes.
 const BARS_MAX: usize = 5_000;
@@ -309,9 +309,13 @@ impl Drawing<'_> {
             happened(incident.event),
             whom.join(", ")
         );
+        let class = match incident.event {
+            EventName::LockSuperseded => "superseded",
+            _ => "mark",
+        };
         let times = (incident.at_ms, incident.at_ms);
         self.bar(
-            "mark",
+            class,
             times,
             (top - 3.0, bottom - top + 3.0),
             about.trim_end(),

@@ -107,11 +107,10 @@ pub(super) fn sections(
         (short_age(hold.held_ms), line)
     });
     let blockers = summary.blocked_most.iter().map(|blocker| {
-        let noun = if blocker.waits == 1 { "wait" } else { "waits" };
         let holds = if blocker.holds == 1 { "hold" } else { "holds" };
         let line = format!(
-            "{}: {} {noun} behind {} {holds}",
-            blocker.who, blocker.waits, blocker.holds
+            "{} by {} {holds}, most of it of {}",
+            blocker.who, blocker.holds, blocker.lock
         );
         (short_age(blocker.blocked_ms), line)
     });
@@ -248,7 +247,7 @@ impl Viewer<'_> {
         let whom: Vec<_> = incident.whom.iter().map(|whom| self.who(whom)).collect();
         let whom = (!whom.is_empty()).then(|| {
             let of = match incident.event {
-                EventName::LockSuperseded => "by",
+                EventName::LockSuperseded => "for",
                 EventName::LockCancelled => "asked",
                 _ => "from",
             };
