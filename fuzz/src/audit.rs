@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 use tenure_core::{LockName, RequestId};
 use tenure_engine::audit::{
-    Ending, Entry, Events, Filter, LINE_BYTES_MAX, Occasion, Record, Releaser, StealReason,
+    Ending, Entry, Events, Filter, History, LINE_BYTES_MAX, Occasion, Passage, Record, Releaser,
+    StealReason,
 };
 
 /// A file of any content: every line is an event or is counted, in their order; and an event is
@@ -30,6 +31,7 @@ pub fn audit(data: &[u8]) {
             None => strange += 1,
         }
     }
+    fold(&events);
     in_folder(|folder| {
         let audit = folder.path().join("audit");
         if !audit.is_dir() {
@@ -46,6 +48,34 @@ pub fn audit(data: &[u8]) {
         assert_eq!(found, events, "every event once, in order");
         assert_eq!(read.skipped(), strange, "and the rest counted");
     });
+}
+
+/// Events in any order fold into at most one hold each, and nothing ends before it begins.
+fn fold(events: &[Entry]) {
+    let mut history = History::default();
+    let mut passages = Vec::new();
+    for entry in events {
+        history.take(entry, |passage| passages.push(passage));
+    }
+    passages.extend(history.into_open().map(Passage::Hold));
+    let mut holds = 0;
+    for passage in passages {
+        match passage {
+            Passage::Hold(hold) => {
+                holds += 1;
+                if let (Some(since), Some(until)) = (hold.since_ms(), hold.until_ms) {
+                    assert!(since <= until, "{hold:?}");
+                }
+            }
+            Passage::Wait(wait) => assert!(wait.since_ms <= wait.until_ms, "{wait:?}"),
+            Passage::Incident(incident) => assert!(!incident.event.as_str().is_empty()),
+        }
+    }
+    assert!(
+        holds <= events.len(),
+        "{holds} holds of {} events",
+        events.len()
+    );
 }
 
 /// An event of any content is one line within its bound, that reads as this event.

@@ -9,6 +9,7 @@ pub(crate) mod svg;
 pub(crate) mod text;
 
 use super::clean;
+use super::width::cut;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
@@ -20,6 +21,12 @@ use tenure_os::process::actor_name;
 
 /// How many of the longest, and of those that did something most often, are named.
 const NAMED: usize = 10;
+
+/// How many lanes are told apart. Who draws fewer says how many bars are left out.
+const LANES_MAX: usize = 1_000;
+
+/// How many columns of a name are shown.
+const NAME_COLUMNS: usize = 200;
 
 /// How long behind the release of a lock its line is dated at most. The next holder's grant may be dated before that.
 const DATED_LATE_MS: u64 = 1_000;
@@ -183,7 +190,7 @@ impl Chart {
         }
         for (name, row) in &mut locks {
             name.clone_into(&mut row.lock);
-            row.name = clean(row.path.as_ref().unwrap_or(name)).into_owned();
+            row.name = shown(row.path.as_ref().unwrap_or(name));
             // Callers that are not shown count in what a holder has done to others.
             let waiting = Waiting::of(&row.waits);
             row.trim();
@@ -383,7 +390,9 @@ impl Lanes {
     fn take(&mut self, since: u64, until: u64) -> usize {
         let lane = self.ends.iter().position(|end| *end <= since);
         let lane = lane.unwrap_or_else(|| {
-            self.ends.push(0);
+            if self.ends.len() < LANES_MAX {
+                self.ends.push(0);
+            }
             self.ends.len() - 1
         });
         if let Some(end) = self.ends.get_mut(lane) {
@@ -589,7 +598,12 @@ pub(crate) fn who(by: &Participant) -> String {
         ("", actor, _) => actor,
         (agent, _, _) => agent,
     };
-    clean(name).into_owned()
+    shown(name)
+}
+
+/// A name as people are shown it.
+fn shown(name: &str) -> String {
+    cut(&clean(name), NAME_COLUMNS).into_owned()
 }
 
 /// Words of an outcome for people.

@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// How many holds of a lock are remembered that ended, or that another grant has passed.
 const REMEMBERED: usize = 16;
 
+/// How many holds of a lock are kept that have no end. Of more, the first one is told as it stands.
+const OPEN_MAX: usize = 4_096;
+
 /// A caller as an event names it. Text that the event does not have is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Participant {
@@ -522,6 +525,9 @@ impl LockPast {
             let hold = self.open.remove(at).left();
             self.remember(&hold);
             tell(Passage::Hold(hold));
+        }
+        if self.open.len() > OPEN_MAX {
+            tell(Passage::Hold(self.open.remove(0).left()));
         }
     }
 

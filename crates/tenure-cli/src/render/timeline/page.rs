@@ -3,6 +3,7 @@
 //! Data stands in the page as JSON, in which no character ends the script around it. The page's own script draws it, and
 //! a policy of the page lets no other script run.
 
+use super::super::width::cut;
 use super::text::happened;
 use super::{Chart, HoldBar, LockRow, Summary, WaitBar, clean, who};
 use base64::Engine as _;
@@ -16,6 +17,9 @@ use tenure_engine::document::json_line;
 const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+
+/// How many columns of a text the page has. A line of the audit may have 64 KiB.
+const TEXT_COLUMNS: usize = 500;
 
 /// The whole page.
 pub(crate) fn of(chart: &Chart) -> String {
@@ -146,6 +150,7 @@ struct Lists {
 impl Lists {
     fn text(&mut self, text: &str) -> usize {
         let text = clean(text);
+        let text = cut(&text, TEXT_COLUMNS);
         if let Some(number) = self.numbers.get(&*text) {
             return *number;
         }
