@@ -255,10 +255,10 @@
     paper.fillStyle = colours.ink;
     clipped(row.lock.name, 8, top + 6, side - 16);
     const waits = row.lock.waitLanes;
-    const about = [waits > 1 ? `up to ${waits} waited` : '', row.left ? `${row.left} bars left out` : ''].filter(Boolean).join(', ');
+    const about = [waits > LANES_MAX ? `more than ${LANES_MAX} waited` : waits > 1 ? `up to ${waits} waited` : '', row.left ? `${row.left} bars left out` : ''];
     paper.fillStyle = colours.soft;
     paper.font = '11px system-ui, sans-serif';
-    clipped(about, 8, top + 21, side - 16);
+    about.filter(Boolean).forEach((line, number) => clipped(line, 8, top + 21 + number * 14, side - 16));
     paper.font = '12px system-ui, sans-serif';
   };
 
