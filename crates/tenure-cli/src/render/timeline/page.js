@@ -111,14 +111,14 @@
     height = top;
     room.style.height = `${Math.max(0, height - view.clientHeight)}px`;
     document.body.dataset.bars = count;
-    chosen = null;
+    chosen = blocker = null;
     draw();
   };
 
   // The view: which time is seen, and its place on the canvas.
 
   const view = $('view'), canvas = $('canvas'), room = $('room'), paper = canvas.getContext('2d', { alpha: false });
-  let from = 0, to = span, side = 0, width = 0, tall = 0, scale = 1, colours = {}, hatch = null, chosen = null, drawn = 0;
+  let from = 0, to = span, side = 0, width = 0, tall = 0, scale = 1, colours = {}, hatch = null, chosen = null, blocker = null, drawn = 0;
   const SHORTEST = 20;
   const pad = () => span * 0.01;
   const fit = () => { from = -pad(); to = span + pad(); draw(); };
@@ -281,7 +281,7 @@
       paper.fillRect(left, y, wide, lane.height);
       drawn += 1;
       last = Math.floor(left + wide);
-      if (bar === chosen) { paper.strokeStyle = colours.ink; paper.lineWidth = 2; paper.strokeRect(left, y, wide, lane.height); }
+      if (bar === chosen || bar === blocker) { paper.strokeStyle = colours.ink; paper.lineWidth = 2; paper.strokeRect(left, y, wide, lane.height); }
       if (lane.height > 11 && wide > 26) {
         const text = texts[callers[bar.by][0]] + (plain.has(outcome) ? '' : ` · ${word(outcome)}`);
         const seen = Math.max(left, side) + 5;
@@ -365,11 +365,26 @@
     return lines;
   };
 
+  // The hold that a wait stood behind is drawn with a frame.
+  const holderOf = (thing) => {
+    const behind = thing?.kind === WAIT ? thing.item[6] : null;
+    if (behind === null) return null;
+    const request = callers[behind][1];
+    return thing.lock.bars.find((bar) => bar.kind === HOLD && callers[bar.by][1] === request && bar.begin <= thing.end && bar.end >= thing.begin) ?? null;
+  };
+  const frame = (thing) => {
+    const holder = holderOf(thing);
+    if (holder === blocker) return;
+    blocker = holder;
+    draw();
+  };
+
   const tip = $('tip');
   const showTip = (event) => {
     const box = canvas.getBoundingClientRect();
     const thing = drag ? null : thingAt(event.clientX - box.left, event.clientY - box.top);
     tip.hidden = !thing;
+    frame(thing ?? chosen);
     if (!thing) return;
     tip.replaceChildren(...facts(thing).map((line) => {
       const part = document.createElement('div');
@@ -419,6 +434,7 @@
     if (!all.length) return;
     const at = all.indexOf(chosen);
     chosen = all[at < 0 ? (step > 0 ? 0 : all.length - 1) : (at + step + all.length) % all.length];
+    frame(chosen);
     reveal(chosen.lock, chosen.begin, chosen.end);
     $('facts').textContent = facts(chosen).filter(Boolean).join(' · ');
   };
@@ -470,6 +486,7 @@
     clear();
     const begin = ofDate(since);
     chosen = lock.bars.find((bar) => Math.abs(bar.begin - begin) < 1 && (bar.end - bar.begin === length || bar.item[1] === null)) ?? null;
+    frame(chosen);
     const around = Math.max(length, 1000) * 0.3;
     zoomTo(begin - around, begin + length + around);
     reveal(lock, begin, begin + length);
