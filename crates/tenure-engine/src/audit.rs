@@ -1,7 +1,8 @@
 //! What happened to locks, kept as lines that other programs read: JSON Lines, one event a line.
 //!
 //! [`Record`] is one event and knows its line; [`AuditLog`] says where lines go and appends them;
-//! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there. [`History`] folds events into holds and waits.
+//! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there, and a [`Bookmark`] lets a later process.
+//! [`History`] folds events into holds and waits.
 //!
 //! An audit never stops a caller from giving a lock back. A writer that fails gets an error to warn about,
 //! after a bounded time at the latest.
@@ -12,17 +13,20 @@
 //! Lines stand in three streams ([`Stream`]), each with a bound of its own: what happens often drops nothing of what
 //! happens seldom.
 
+mod bookmark;
 mod entry;
 mod folder;
 mod follow;
 mod history;
 mod read;
 mod record;
+mod resume;
 mod span;
 mod stream;
 mod text;
 mod write;
 
+pub use bookmark::Bookmark;
 pub use entry::Entry;
 pub use follow::Follower;
 pub use history::{

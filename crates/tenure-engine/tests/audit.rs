@@ -807,3 +807,143 @@ fn a_follower_is_woken_by_what_is_written() {
     log.append(&acquired("deploy", "req_1", TEN, 2)).unwrap();
     assert!(is_woken(), "an event in a day's folder");
 }
+
+const NOTHING: [u64; 0] = [];
+
+/// Reads what is new, each time as another process.
+struct Visitor<'a> {
+    scene: &'a Scene,
+    bookmark: String,
+}
+
+impl<'a> Visitor<'a> {
+    fn new(scene: &'a Scene) -> Self {
+        let bookmark = "{\"series\":{},\"days\":{}}".to_owned();
+        Self { scene, bookmark }
+    }
+
+    /// The tokens of the events since the last visit.
+    fn news(&mut self) -> Vec<u64> {
+        let bookmark = serde_json::from_str(&self.bookmark).unwrap();
+        let mut events = Events::since(self.scene.dir(), bookmark).unwrap();
+        let news: Vec<u64> = events.by_ref().map(|entry| token(&entry)).collect();
+        let bookmark = events.bookmark().unwrap();
+        self.bookmark = serde_json::to_string(&bookmark).unwrap();
+        news
+    }
+}
+
+fn append(log: &AuditLog, tokens: impl IntoIterator<Item = u64>) {
+    for token in tokens {
+        log.append(&acquired("deploy", "req_1", TEN + token, token))
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_later_process_reads_each_event_once_across_rotations() {
+    let scene = Scene::new();
+    // Two lines fill a file.
+    let log = scene.log(Layout::OneFile).rotating(300, 3);
+    let mut visitor = Visitor::new(&scene);
+    assert_eq!(visitor.news(), NOTHING, "there is no audit yet");
+    let mut next = 1;
+    for count in [1, 2, 0, 1, 3, 5, 1, 0, 4] {
+        append(&log, next..next + count);
+        let written: Vec<_> = (next..next + count).collect();
+        assert_eq!(visitor.news(), written);
+        next += count;
+    }
+    assert!(scene.dir().join("audit.jsonl.3").exists());
+    append(&log, next..next + 40);
+    let news = visitor.news();
+    assert_eq!(news.last(), Some(&(next + 39)), "what is left of them");
+    assert!(news.is_sorted_by(|one, other| one < other) && news[0] > next);
+    assert_eq!(visitor.news(), NOTHING);
+}
+
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test takes away what others look for"
+)]
+fn a_later_process_knows_files_by_what_is_in_them() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::OneFile);
+    let path = |name: &str| scene.dir().join(name);
+    let away = || scene.folder.path().join("away");
+    let mut visitor = Visitor::new(&scene);
+    append(&log, 1..=3);
+    assert_eq!(visitor.news(), [1, 2, 3]);
+
+    // copytruncate: the rest of the old lines is in the copy.
+    append(&log, [4]);
+    fs::copy(path("audit.jsonl"), path("audit.jsonl.1")).unwrap();
+    fs::write(path("audit.jsonl"), "").unwrap();
+    append(&log, [5]);
+    assert_eq!(visitor.news(), [4, 5]);
+
+    // An archive that comes back is older than what is known.
+    fs::write(
+        path("audit.jsonl.2"),
+        acquired("deploy", "req_0", TEN, 0).line(),
+    )
+    .unwrap();
+    append(&log, [6]);
+    assert_eq!(visitor.news(), [6]);
+
+    // Removed and begun anew, with more lines than before.
+    fs::remove_file(path("audit.jsonl")).unwrap();
+    append(&log, 7..=9);
+    assert_eq!(visitor.news(), [7, 8, 9]);
+    for name in ["audit.jsonl", "audit.jsonl.1"] {
+        fs::remove_file(path(name)).unwrap();
+    }
+    assert_eq!(visitor.news(), NOTHING, "nothing of the archive");
+
+    // An audit that is away for a while.
+    append(&log, [10]);
+    fs::rename(scene.dir(), away()).unwrap();
+    assert_eq!(visitor.news(), NOTHING);
+    fs::rename(away(), scene.dir()).unwrap();
+    assert_eq!(visitor.news(), [10]);
+    fs::rename(scene.dir(), away()).unwrap();
+    assert_eq!(visitor.news(), NOTHING);
+    fs::rename(away(), scene.dir()).unwrap();
+    assert_eq!(visitor.news(), NOTHING);
+}
+
+#[test]
+fn a_line_that_is_being_written_is_left_to_the_next_reader() {
+    let scene = Scene::new();
+    append(&scene.log(Layout::OneFile), [1]);
+    let mut visitor = Visitor::new(&scene);
+    let line = acquired("deploy", "req_1", TEN, 2).line();
+    let (begin, end) = line.split_at(40);
+    add(&scene.dir().join("audit.jsonl"), begin);
+    assert_eq!(visitor.news(), [1]);
+    add(&scene.dir().join("audit.jsonl"), end);
+    assert_eq!(visitor.news(), [2]);
+}
+
+#[test]
+fn a_later_process_reads_each_event_of_the_youngest_days_once() {
+    let scene = Scene::new();
+    let log = scene.log(Layout::PerRequest);
+    let mut visitor = Visitor::new(&scene);
+    let event = |id: &str, day: u64, number: u64| {
+        let record = acquired("deploy", id, TEN + day * DAY, number);
+        log.append(&record).unwrap();
+    };
+    event("req_1", 0, 1);
+    event("req_1", 1, 2);
+    assert_eq!(visitor.news(), [1, 2]);
+    event("req_1", 1, 3);
+    event("req_2", 0, 4);
+    event("req_3", 5, 5);
+    event("req_3", 6, 6);
+    assert_eq!(visitor.news(), [4, 3, 5, 6]);
+    event("req_1", 1, 7);
+    event("req_3", 6, 8);
+    assert_eq!(visitor.news(), [8], "a day that far back is read for good");
+}

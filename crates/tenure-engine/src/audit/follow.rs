@@ -1,5 +1,6 @@
 //! Follows a log: gives every event that is written from now on, once.
 
+use super::bookmark::Bookmark;
 use super::entry::Entry;
 use super::folder::{File, Folder, Inode};
 use super::read::{
@@ -59,7 +60,7 @@ impl Events {
     /// # Errors
     /// - As [`Events::open`].
     pub fn open_to_follow(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(&place.into(), filter, true)
+        Self::begin(&place.into(), filter, Some(Bookmark::default()))
     }
 
     /// Goes on from here. What was not yet read comes first.

@@ -7,6 +7,7 @@
 //! A line that is no event (torn by a crash, or written by another program) is skipped and counted. A file
 //! that cannot be read is reported and hides no other.
 
+use super::bookmark::{Bookmark, Spot};
 use super::entry::{Entry, Facts};
 use super::folder::{File, Folder, Inode};
 use super::stream::{Stream, StreamFile, is_made_of_one};
@@ -134,13 +135,28 @@ pub(super) struct Position {
 }
 
 impl Position {
+    pub(super) fn at((offset, in_line): Spot) -> Self {
+        Self {
+            offset,
+            skipping: in_line,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn spot(&self) -> Spot {
+        let kept = self.kept.len() - self.taken;
+        (
+            self.offset - u64::try_from(kept).unwrap_or(0),
+            self.skipping,
+        )
+    }
+
     /// Passes over lines of other times, as far as [spans](super::span) say so.
     fn pass(&mut self, fd: impl AsDescriptor, filter: &Filter) {
         let Some(times) = filter.times().filter(|_| !self.skipping) else {
             return;
         };
-        let kept = self.kept.len() - self.taken;
-        let mut at = self.offset - u64::try_from(kept).unwrap_or(0);
+        let (mut at, _) = self.spot();
         while self.asked <= at {
             let boundary = span::boundary_after(at);
             let Some(end) = span::pass(&fd, at, boundary, times) else {
@@ -487,15 +503,15 @@ pub struct Events {
     pub(super) filter: Filter,
     pub(super) trouble: Trouble,
     /// `None` where there is no audit.
-    folder: Option<Folder>,
+    pub(super) folder: Option<Folder>,
     chains: Vec<Chain>,
     /// Days that are still to be read.
     days: VecDeque<String>,
     day: VecDeque<EventLine>,
     /// What the follower goes on from.
     pub(super) read_days: BTreeMap<String, Day>,
-    /// A follower comes later: a line that has no newline yet is left to it.
-    followed: bool,
+    /// Where it begins, for a reader that another one goes on from: a line that has no newline yet is left to that one.
+    pub(super) from: Option<Bookmark>,
 }
 
 impl Events {
@@ -506,26 +522,39 @@ impl Events {
     /// - [`AuditError::Io`] if the folder cannot be read.
     /// - [`AuditError::Unsafe`] if it cannot be trusted.
     pub fn open(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(&place.into(), filter, false)
+        Self::begin(&place.into(), filter, None)
     }
 
-    pub(super) fn begin(place: &Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
+    pub(super) fn begin(
+        place: &Place,
+        filter: Filter,
+        mut from: Option<Bookmark>,
+    ) -> Result<Self, AuditError> {
         let place = place.settled().into_owned();
         let folder = Folder::open(&place, false)?;
         let mut trouble = Trouble::default();
         let mut chains = Vec::new();
         let mut days = VecDeque::new();
         if let Some(folder) = &folder {
-            days = self::days(folder)?.into();
-            let link = |file| Link {
+            let mut found = self::days(folder)?;
+            found.retain(|day| from.as_ref().is_none_or(|from| from.lets_day_pass(day)));
+            days = found.into();
+            let link = |(file, spot): (File, Option<Spot>)| Link {
                 file,
-                position: Position::default(),
+                position: spot.map(Position::at).unwrap_or_default(),
             };
-            let chain = |(series, files): (Series, Vec<File>)| Chain {
-                series,
-                links: files.into_iter().rev().map(link).collect(),
-                at: 0,
-                next: None,
+            let chain = |(series, files): (Series, Vec<File>)| {
+                let spots = match &mut from {
+                    Some(from) => from.take(&series.1, &files),
+                    None => vec![None; files.len()],
+                };
+                let links = files.into_iter().zip(spots).rev().map(link).collect();
+                Chain {
+                    series,
+                    links,
+                    at: 0,
+                    next: None,
+                }
             };
             let found = self::chains(folder, &mut trouble);
             chains = found.into_iter().map(chain).collect();
@@ -539,7 +568,7 @@ impl Events {
             days,
             day: VecDeque::new(),
             read_days: BTreeMap::new(),
-            followed,
+            from,
         })
     }
 
@@ -555,7 +584,7 @@ impl Events {
 
     /// Of all series the one with the earliest next event, and when that was.
     fn earliest(&mut self) -> Option<(u64, usize)> {
-        let (place, filter, followed) = (&self.place, &self.filter, self.followed);
+        let (place, filter, followed) = (&self.place, &self.filter, self.from.is_some());
         for chain in &mut self.chains {
             if chain.next.is_none() {
                 chain.next = chain.read(place, filter, followed, &mut self.trouble);
@@ -563,6 +592,12 @@ impl Events {
         }
         let next = |(at, chain): (usize, &Chain)| Some((chain.next.as_ref()?.at_ms(), at));
         self.chains.iter().enumerate().filter_map(next).min()
+    }
+
+    /// The files of each series, oldest first, and how far they are read.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &[Link])> {
+        let chains = self.chains.iter();
+        chains.map(|chain| (&*chain.series.1, &*chain.links))
     }
 
     /// What a follower goes on with: of each series the files that are read, oldest first.
@@ -577,9 +612,10 @@ impl Events {
         while self.day.is_empty()
             && let Some(name) = self.days.pop_front()
         {
-            let is_kept = self.followed && self.days.len() < DAYS_FOLLOWED;
+            let followed = self.from.is_some();
+            let is_kept = followed && self.days.len() < DAYS_FOLLOWED;
             if !is_kept && !self.filter.lets_day_pass(&name) {
-                if self.followed {
+                if followed {
                     self.read_days.insert(name, Day::new());
                 }
                 continue;
@@ -596,10 +632,16 @@ impl Events {
                 });
             let mut day = Day::new();
             if let Some(folder) = folder {
+                if let Some(from) = &self.from {
+                    let known = from.of_day(&name, &folder).into_iter();
+                    day = known
+                        .map(|(name, (inode, spot))| (name, (inode, Position::at(spot))))
+                        .collect();
+                }
                 let (filter, trouble) = (&self.filter, &mut self.trouble);
                 self.day = read_day(&folder, &mut day, !is_kept, filter, trouble).into();
             }
-            if self.followed {
+            if followed {
                 self.read_days
                     .insert(name, if is_kept { day } else { Day::new() });
             }

@@ -143,7 +143,7 @@ pub(super) fn pass(
 }
 
 /// The bytes from here to there, as far as they exist.
-fn read(fd: impl AsDescriptor, from: u64, to: u64) -> Result<Vec<u8>, Errno> {
+pub(super) fn read(fd: impl AsDescriptor, from: u64, to: u64) -> Result<Vec<u8>, Errno> {
     let length = usize::try_from(to.saturating_sub(from)).map_err(|_| Errno::INVAL)?;
     let mut bytes = vec![0; length];
     let mut filled = 0;
