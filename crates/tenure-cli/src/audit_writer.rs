@@ -7,6 +7,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{Reporter, say};
+use crate::trace;
 use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::path::Path;
@@ -195,7 +196,7 @@ impl AuditWriter {
             let mut held_back = locked(&self.held_back);
             match &mut *held_back {
                 Some(later) if self.records(&record) => {
-                    later.lines.push(record.by_agent(self.agent.as_ref()));
+                    later.lines.push(self.of_call(record));
                 }
                 Some(_) => {}
                 None => {
@@ -242,7 +243,7 @@ impl AuditWriter {
     /// that may be under way. So it hardly waits for a file that another process has locked.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
-        let record = record.by_agent(self.agent.as_ref());
+        let record = self.of_call(record);
         if !self.records(&record) {
             return;
         }
@@ -335,6 +336,12 @@ impl AuditWriter {
         self.write(reporter, record);
     }
 
+    /// The record with what it says of each event of this call.
+    fn of_call(&self, record: Record) -> Record {
+        let record = record.by_agent(self.agent.as_ref());
+        record.in_trace(trace::of_call())
+    }
+
     fn records(&self, record: &Record) -> bool {
         self.recording != Recording::Incidents || record.stream() == Stream::Incidents
     }
@@ -345,7 +352,7 @@ impl AuditWriter {
     }
 
     fn write(&self, reporter: &mut Reporter, record: Record) {
-        let record = record.by_agent(self.agent.as_ref());
+        let record = self.of_call(record);
         if !self.records(&record) {
             return;
         }

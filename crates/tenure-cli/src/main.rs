@@ -27,6 +27,7 @@ mod speech;
 mod spelling;
 mod store;
 mod supervise;
+mod trace;
 mod verb;
 
 /// musl's allocator maps and unmaps pages for every few allocations, which at the size of our

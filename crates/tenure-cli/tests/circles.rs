@@ -302,6 +302,11 @@ const ROOMS: &[(&str, &str, &str)] = &[
         "the home in a path that is completed",
     ),
     ("tenure-cli", "output", "what the caller wants printed"),
+    (
+        "tenure-cli",
+        "trace",
+        "the trace that the call is a part of",
+    ),
     ("tenure-cli", "render::colour", "what a terminal can show"),
     ("tenure-cli", "render::width", "how wide a terminal is"),
     ("tenure-cli", "command::run", "where a command is found"),

@@ -64,6 +64,8 @@ pub mod repository;
 pub mod search;
 #[cfg(feature = "full")]
 pub mod shell;
+#[cfg(feature = "full")]
+pub mod trace;
 pub mod vacancy;
 pub mod view;
 #[cfg(feature = "yaml")]

@@ -82,6 +82,59 @@ fn inherited_variables_do_not_win_over_ours() {
     }
 }
 
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// The `trace` of each event of a lock.
+fn traces_of(scene: &Scene, lock: &str) -> Vec<serde_json::Value> {
+    let audit = scene.run(["audit", lock, "--output", "json"]).json();
+    let events = audit["data"]["events"].as_array().unwrap();
+    events.iter().map(|event| event["trace"].clone()).collect()
+}
+
+#[test]
+fn a_run_in_a_trace_is_the_parent_of_its_command() {
+    let scene = Scene::new();
+    let mut outer = scene.tenure(["run", "outer", "--", "sh", "-c"]);
+    outer.arg("echo $TRACEPARENT; tenure run inner -- sh -c 'echo $TRACEPARENT; echo $TRACESTATE'");
+    outer.env("TRACEPARENT", format!("00-{TRACE}-{CALLER}-01"));
+    outer.env("TRACESTATE", "vendor=a-b_c");
+    let said = answer(&mut outer).expect(0, "both").stdout();
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines[2], "vendor=a-b_c");
+    let mut parent = CALLER.to_owned();
+    for (lock, line) in [("outer", lines[0]), ("inner", lines[1])] {
+        let rest = line.strip_prefix(&format!("00-{TRACE}-")).unwrap();
+        let span = rest.strip_suffix("-01").unwrap();
+        let traces = traces_of(&scene, lock);
+        assert_eq!(traces.len(), 2, "a grant and a release");
+        for trace in traces {
+            let wanted = serde_json::json!({
+                "trace_id": TRACE, "span_id": span, "parent_id": parent,
+            });
+            assert_eq!(trace, wanted, "{lock}");
+        }
+        span.clone_into(&mut parent);
+    }
+}
+
+#[test]
+fn a_run_in_no_trace_begins_none() {
+    let scene = Scene::new();
+    let line = "echo ${TRACEPARENT-none} ${TRACESTATE-none}";
+    for (parent, said) in [(None, "none"), (Some("00-forged"), "00-forged")] {
+        let mut run = scene.tenure(["run", "x", "--", "sh", "-c", line]);
+        if let Some(parent) = parent {
+            run.env("TRACEPARENT", parent).env("TRACESTATE", "vendor=1");
+        }
+        let state = parent.map_or("none", |_| "vendor=1");
+        let told = answer(&mut run).expect(0, said).stdout();
+        assert_eq!(told, format!("{said} {state}\n"));
+    }
+    let traces = traces_of(&scene, "x");
+    assert!(traces.iter().all(serde_json::Value::is_null), "{traces:?}");
+}
+
 /// A store in the environment would otherwise win over the folder that the command is told.
 #[test]
 fn a_nested_call_works_on_the_locks_of_the_outer_one() {

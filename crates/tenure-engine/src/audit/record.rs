@@ -8,6 +8,7 @@ use super::span::{self, Span};
 use super::text::{instant, render, to_the_millisecond};
 use super::{EventName, SUFFIX, Stream};
 use crate::agent_view::AgentView;
+use crate::trace::Trace;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac_sha256::Hash as Sha256;
@@ -523,6 +524,16 @@ impl Record {
         }
         if let Some(slot) = slot {
             self.set("slot", slot);
+        }
+        self
+    }
+
+    /// Says of which trace the request is a part: `trace` (`trace_id`, the request's own `span_id`, and `parent_id`, the span
+    /// of its caller).
+    #[must_use]
+    pub fn in_trace(mut self, trace: Option<&Trace>) -> Self {
+        if let Some(trace) = trace {
+            self.set("trace", trace.json());
         }
         self
     }

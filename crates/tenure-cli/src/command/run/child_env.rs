@@ -4,6 +4,7 @@ use super::super::session::Session;
 use super::acquire_all::Hold;
 use super::plan::Plan;
 use crate::request::{self, At, Task};
+use crate::trace::{self, TRACEPARENT};
 use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
@@ -176,5 +177,8 @@ impl ChildEnv {
         }
         command.envs(self.of_project.iter().map(|(name, value)| (name, value)));
         command.envs(self.set.iter().map(|(name, value)| (name, value)));
+        if let Some(trace) = trace::of_call() {
+            command.env(TRACEPARENT, trace.traceparent());
+        }
     }
 }
