@@ -36,6 +36,7 @@ mod keeper;
 mod man;
 #[cfg(all(feature = "mcp", unix))]
 mod mcp;
+mod metrics;
 mod near;
 mod ownership;
 mod pool;
@@ -67,7 +68,7 @@ use crate::failure::Failure;
 use crate::render::report;
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, DoctorArgs, Fence, ForceRelease, Format,
-    Heartbeat, List, Release, Run, Surroundings, Timeline, Wait,
+    Heartbeat, List, Metrics, Release, Run, Surroundings, Timeline, Wait,
 };
 use crate::verb::{self, Verb};
 use std::ffi::OsString;
@@ -223,6 +224,8 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             |around| Timeline::of(&args, around, audit::now_ms()),
             timeline::timeline,
         ),
+        Verb::Metrics(args) => Call::of("metrics", &args.common)
+            .answer(|around| Metrics::of(&args, around), metrics::metrics),
         #[cfg(unix)]
         Verb::Push(args) => Call::of("push", &args.common)
             // Users of the original know the lines between attempts.

@@ -15,6 +15,7 @@ pub(crate) mod doctor;
 #[cfg(unix)]
 pub(crate) mod findings;
 pub(crate) mod lock;
+pub(crate) mod metrics;
 pub(crate) mod profile;
 pub(crate) mod stream;
 pub(crate) mod table;

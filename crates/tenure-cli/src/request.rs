@@ -33,6 +33,7 @@ mod list;
 mod man;
 pub(crate) mod mcp;
 mod meant;
+mod metrics;
 mod place;
 mod profiles;
 mod push;
@@ -76,6 +77,7 @@ pub(crate) use list::{List, ListArgs, Order};
 pub(crate) use man::ManArgs;
 pub(crate) use mcp::McpArgs;
 pub(crate) use meant::{Meant, ShownId};
+pub(crate) use metrics::{FileName, Metrics, MetricsArgs};
 pub(crate) use place::{Place, Purpose, shown_profiles};
 pub(crate) use profiles::ProfilesArgs;
 #[cfg(unix)]

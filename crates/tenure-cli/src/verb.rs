@@ -28,8 +28,8 @@ use crate::output::Output;
 use crate::request::{
     AcquireArgs, AgentArgs, AllowArgs, AuditArgs, CancelArgs, CheckArgs, CleanArgs,
     CompletionsArgs, DoctorArgs, FenceArgs, FlockArgs, ForceReleaseArgs, GroupNameArgs,
-    HeartbeatArgs, HookArgs, ListArgs, ManArgs, McpArgs, ProfilesArgs, PushArgs, ReleaseArgs,
-    RunArgs, ServeArgs, TimelineArgs, WaitArgs,
+    HeartbeatArgs, HookArgs, ListArgs, ManArgs, McpArgs, MetricsArgs, ProfilesArgs, PushArgs,
+    ReleaseArgs, RunArgs, ServeArgs, TimelineArgs, WaitArgs,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -114,6 +114,8 @@ pub(crate) enum Verb {
     Audit(AuditArgs),
     /// Draw who held and who waited, for a page, a report or a terminal
     Timeline(TimelineArgs),
+    /// Count what happened to locks, for Prometheus
+    Metrics(MetricsArgs),
     /// Lock a file or descriptor as flock(1) does
     Flock(FlockArgs),
     /// Push to a branch that others push to as well
@@ -323,6 +325,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "allow" => one::<AllowArgs>("tenure allow", words).map(Verb::Allow),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         "timeline" => one::<TimelineArgs>("tenure timeline", words).map(Verb::Timeline),
+        "metrics" => one::<MetricsArgs>("tenure metrics", words).map(Verb::Metrics),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),
         "mcp" => one::<McpArgs>("tenure mcp", words).map(Verb::Mcp),

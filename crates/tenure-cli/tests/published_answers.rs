@@ -221,11 +221,11 @@ fn the_table_has_every_verb_and_profile() {
         // Verbs that answer in another form: these print text for a shell and for `man`, and refuse every other form.
         // `serve` holds a conversation: `tests/serve.rs` compares each of its lines with its own schema, and so does
         // `tests/mcp.rs`. `hook` answers in its host's form: `tests/hook` compares it with that. `agent` and `allow`
-        // are about other files, and look at no lock.
+        // are about other files, and look at no lock. `metrics` has one form, and no document.
         .filter(|verb| {
             !matches!(
                 *verb,
-                "completions" | "man" | "serve" | "mcp" | "hook" | "agent" | "allow"
+                "completions" | "man" | "metrics" | "serve" | "mcp" | "hook" | "agent" | "allow"
             )
         })
         .collect();

@@ -24,6 +24,7 @@ mod resume;
 mod span;
 mod stream;
 mod text;
+mod totals;
 mod write;
 
 pub use bookmark::Bookmark;
@@ -40,6 +41,7 @@ pub use record::{
 };
 pub use stream::Stream;
 pub use tenure_store::profile::Layout;
+pub use totals::{BOUNDS_MS, Histogram, Totals};
 
 use std::borrow::Cow;
 use std::io;

@@ -33,6 +33,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "profiles",
         "audit",
         "timeline",
+        "metrics",
         "push",
         "agent",
         "group-name",

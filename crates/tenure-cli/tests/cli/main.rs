@@ -51,6 +51,7 @@ mod man;
 mod many;
 #[cfg(target_os = "linux")]
 mod member;
+mod metrics;
 mod moved;
 mod orphans;
 mod passing_on;
