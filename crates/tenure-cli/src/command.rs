@@ -58,6 +58,7 @@ mod sprint;
 mod starter;
 mod ticket;
 mod timeline;
+mod top;
 mod wait;
 
 use self::call::Call;
@@ -163,6 +164,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             (args.name.as_ref(), &args.of),
         )
         .answer(|around| List::of(&args, around), check::list),
+        Verb::Top(args) => top::top(&args),
         Verb::Heartbeat(args) => Call::about_one(
             "heartbeat",
             &args.common,

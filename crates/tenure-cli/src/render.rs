@@ -20,6 +20,7 @@ pub(crate) mod profile;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod timeline;
+pub(crate) mod top;
 pub(crate) mod waiting;
 pub(crate) mod width;
 

@@ -43,6 +43,7 @@ pub(crate) mod serve;
 pub(crate) mod sprint;
 mod surroundings;
 mod timeline;
+mod top;
 mod wait;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
@@ -88,6 +89,7 @@ pub(crate) use run::{At, How, Program, Run, RunArgs, Supervised, Task, Wanted};
 pub(crate) use serve::ServeArgs;
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};
 pub(crate) use timeline::{Picture, Timeline, TimelineArgs};
+pub(crate) use top::{Top, TopArgs};
 pub(crate) use wait::{Wait, WaitArgs};
 
 use crate::args::value::{self, Typed};

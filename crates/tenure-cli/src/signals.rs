@@ -492,6 +492,18 @@ impl Signals {
         }
     }
 
+    /// Collects also what the kernel sends of the terminal that this process draws on: it has another size, or is this
+    /// process's again after a stop.
+    #[allow(
+        clippy::unused_self,
+        reason = "a value of this type proves that the pipe is there"
+    )]
+    pub(crate) fn hear_terminal(self) {
+        let of_terminal = [libc::SIGWINCH, libc::SIGCONT];
+        let heard = HEARD.and(Mask::of(&of_terminal));
+        with_all_blocked(Some(received()), heard, || install_all(of_terminal));
+    }
+
     /// Gives every signal the meaning back that it had when this process was started, for a
     /// command that takes its place.
     #[allow(
@@ -613,6 +625,11 @@ pub(crate) fn fork() -> io::Result<Forked> {
             None => Err(io::ErrorKind::InvalidData.into()),
         },
     }
+}
+
+/// Whether the terminal asked this process to stop, and it has not stopped yet.
+pub(crate) fn is_pause_asked() -> bool {
+    PAUSE.load(Ordering::SeqCst)
 }
 
 /// Stops this process if the terminal asked for it while no command ran.

@@ -29,7 +29,7 @@ use crate::request::{
     AcquireArgs, AgentArgs, AllowArgs, AuditArgs, CancelArgs, CheckArgs, CleanArgs,
     CompletionsArgs, DoctorArgs, FenceArgs, FlockArgs, ForceReleaseArgs, GroupNameArgs,
     HeartbeatArgs, HookArgs, ListArgs, ManArgs, McpArgs, MetricsArgs, ProfilesArgs, PushArgs,
-    ReleaseArgs, RunArgs, ServeArgs, TimelineArgs, WaitArgs,
+    ReleaseArgs, RunArgs, ServeArgs, TimelineArgs, TopArgs, WaitArgs,
 };
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -98,6 +98,8 @@ pub(crate) enum Verb {
     Check(CheckArgs),
     /// Show every lock: standing, holder, age, queue
     List(ListArgs),
+    /// Watch the locks: what needs a person comes first
+    Top(TopArgs),
     /// Wait until a lock is free, without taking it
     Wait(WaitArgs),
     /// Ask whether a fencing token is still good
@@ -317,6 +319,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "heartbeat" => one::<HeartbeatArgs>("tenure heartbeat", words).map(Verb::Heartbeat),
         "check" => one::<CheckArgs>("tenure check", words).map(Verb::Check),
         "list" => one::<ListArgs>("tenure list", words).map(Verb::List),
+        "top" => one::<TopArgs>("tenure top", words).map(Verb::Top),
         "wait" => one::<WaitArgs>("tenure wait", words).map(Verb::Wait),
         "fence" => one::<FenceArgs>("tenure fence", words).map(Verb::Fence),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
@@ -460,6 +463,10 @@ mod tests {
             "tenure check",
             "tenure check x --request-id r",
             "tenure list --dir d",
+            "tenure top",
+            "tenure top --once --dir d",
+            "tenure top --interval 5s -q",
+            "tenure top x",
             "tenure wait x -w forever",
             "tenure fence check",
             "tenure fence check 5 --name x --dir d",

@@ -218,14 +218,22 @@ fn the_table_has_every_verb_and_profile() {
         .lines()
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
-        // Verbs that answer in another form: these print text for a shell and for `man`, and refuse every other form.
+        // Verbs that answer in another form: these print text for a shell, `man` or a person, and refuse every other form.
         // `serve` holds a conversation: `tests/serve.rs` compares each of its lines with its own schema, and so does
         // `tests/mcp.rs`. `hook` answers in its host's form: `tests/hook` compares it with that. `agent` and `allow`
         // are about other files, and look at no lock. `metrics` has one form, and no document.
         .filter(|verb| {
             !matches!(
                 *verb,
-                "completions" | "man" | "metrics" | "serve" | "mcp" | "hook" | "agent" | "allow"
+                "completions"
+                    | "man"
+                    | "metrics"
+                    | "top"
+                    | "serve"
+                    | "mcp"
+                    | "hook"
+                    | "agent"
+                    | "allow"
             )
         })
         .collect();

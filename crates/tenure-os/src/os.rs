@@ -101,4 +101,7 @@ pub enum WatchFor {
     Moves,
     /// Of a folder: changes of the files in it, and new ones.
     Files,
+    /// Of a folder: as [`WatchFor::Files`], and also files that are touched or removed, or closed after a process had them
+    /// open to write: the death of a process closes them.
+    Ends,
 }

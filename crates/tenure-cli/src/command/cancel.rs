@@ -23,7 +23,7 @@ use tenure_store::{Reading, Verbs};
 
 #[cold]
 #[inline(never)]
-pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
+pub(crate) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Cancel {
         place,
         name,

@@ -7,7 +7,7 @@ use crate::dialect::{CallRefusal, CallResult};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::colour::{paint, shows_colours};
-use crate::render::lock::{LockView, age};
+use crate::render::lock::{LockView, age, state};
 use crate::render::stream::{
     DocumentPart, Each, Locks, PartBuffer, Pieces, write_envelope, write_json, write_kept,
 };
@@ -140,6 +140,14 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
     )
 }
 
+/// How all locks stand now, by name.
+pub(super) fn views(session: &Session, reporter: &mut Reporter) -> Result<Vec<LockView>, Failure> {
+    let names = readings::names(&*session.store, Which::Locks)?;
+    let reporter = RefCell::new(reporter);
+    let looks = Looks::of(session, &reporter, None, Only::default(), names);
+    Ok(looks.collect())
+}
+
 /// What a caller wants to know of all locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
@@ -162,15 +170,7 @@ fn all(
     names.retain(|name| only.name.is_none_or(|only| only == name));
     let output = reporter.output;
     let reporter = RefCell::new(reporter);
-    let mut looks = Looks {
-        session,
-        reporter: &reporter,
-        id,
-        only,
-        readings: Readings::of(&*session.store, &session.clock, names),
-        ancestors: OnceCell::new(),
-        tally: Tally::default(),
-    };
+    let mut looks = Looks::of(session, &reporter, id, only, names);
     let (answered, failure) = match (output, asks) {
         (Output::Text, asks) => {
             let order = match asks {
@@ -271,7 +271,25 @@ impl Iterator for Looks<'_, '_> {
     }
 }
 
-impl Looks<'_, '_> {
+impl<'a, 'b> Looks<'a, 'b> {
+    fn of(
+        session: &'a Session,
+        reporter: &'a RefCell<&'b mut Reporter>,
+        id: Option<&'a str>,
+        only: Only<'a>,
+        names: Vec<LockName>,
+    ) -> Self {
+        Self {
+            session,
+            reporter,
+            id,
+            only,
+            readings: Readings::of(&*session.store, &session.clock, names),
+            ancestors: OnceCell::new(),
+            tally: Tally::default(),
+        }
+    }
+
     fn look(&mut self) -> Option<LockView> {
         let LockReading { name, reading, now } = self.readings.next()?;
         if self.tally.all.is_multiple_of(READ_AT_ONCE) {
@@ -442,17 +460,6 @@ impl Row {
         let dash = || Cow::Borrowed("-");
         let ttl = holder.filter(|holder| holder.kind == "detached");
         let word = view.word();
-        let holders = view.holder.iter().chain(&view.other_holders);
-        let is_stopped = view.standstill.as_ref().is_some_and(|still| still.stopped);
-        let colour = if left.is_some() {
-            word
-        } else if is_stopped || holders.clone().any(|holder| holder.stopped) {
-            "stopped"
-        } else if holders.clone().any(|holder| holder.orphaned) {
-            "orphaned"
-        } else {
-            word
-        };
         let standing = if view.mine {
             format!("{word} (you)").into()
         } else {
@@ -485,7 +492,7 @@ impl Row {
         let called = view.called().into_owned().into();
         Self {
             cells: [called, standing, since, ttl, queue, token, by],
-            colour,
+            colour: state(view),
             company,
         }
     }

@@ -63,7 +63,7 @@ pub(crate) struct Row {
     /// By which a repetition is known: of a refusal all that matters of it but its instant.
     pub(crate) repeats: Option<String>,
     /// How often it came, and when last.
-    times: u64,
+    pub(crate) times: u64,
     last_ms: u64,
     cells: Cells<7>,
 }
@@ -171,6 +171,35 @@ fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
+/// What a person wants to know of an event at a glance: without what programs know it by.
+pub(crate) fn brief(entry: &Entry, here: &str) -> String {
+    let number = |key: &str| entry.fields().get(key).and_then(Value::as_u64);
+    let time = |key: &str, word: &str| {
+        let ms = number(key).filter(|ms| *ms > 0)?;
+        Some(format!("{word} {}", short_age(ms)))
+    };
+    let told = match EventName::from_word(entry.event()) {
+        Some(EventName::LockAcquired) => {
+            let behind = met(entry.fields().get("behind"), here);
+            let behind = behind.map(|holder| format!("behind {holder}"));
+            let of = [work(entry), behind];
+            of.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
+        _ => telling(entry, here),
+    };
+    let of = [time("waited_ms", "waited"), time("held_ms", "held")];
+    let of = of.into_iter().flatten().chain([told]);
+    of.filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// What the lock was held for.
+fn work(entry: &Entry) -> Option<String> {
+    let get = |key: &str| entry.fields().get(key).filter(|value| !value.is_null());
+    get("why").or_else(|| get("command")).map(plain)
+}
+
 /// Who acted.
 fn who(entry: &Entry, here: &str) -> String {
     let mut who = party(entry.fields(), here);
@@ -188,8 +217,7 @@ fn telling(entry: &Entry, here: &str) -> String {
         value.map(plain)
     };
     let word = |key: &str| get(key).unwrap_or_else(|| "?".to_owned());
-    // What the lock was held for.
-    let work = get("why").or_else(|| get("command"));
+    let work = work(entry);
     match EventName::from_word(entry.event()) {
         Some(EventName::LockAcquired) => {
             let token = get("token").map(|token| format!("token {token}"));

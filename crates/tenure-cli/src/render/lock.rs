@@ -40,6 +40,21 @@ pub(crate) fn failure_of(
     failure
 }
 
+/// The state of a lock in a word: what of its holders, or of the next in line, needs a person, else its standing.
+pub(crate) fn state(view: &LockView) -> &'static str {
+    let holders = || view.holder.iter().chain(&view.other_holders);
+    let is_stopped = view.standstill.as_ref().is_some_and(|still| still.stopped);
+    if view.stale_because.is_some() {
+        view.word()
+    } else if is_stopped || holders().any(|holder| holder.stopped) {
+        "stopped"
+    } else if holders().any(|holder| holder.orphaned) {
+        "orphaned"
+    } else {
+        view.word()
+    }
+}
+
 /// Whether a supervisor ends the work of this holder, which takes its time.
 fn is_ending(holder: &HolderView) -> bool {
     // A program that holds by `tenure serve` is its own command, and a supervisor that is stopped hears nothing.

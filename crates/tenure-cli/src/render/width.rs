@@ -32,6 +32,22 @@ pub(crate) fn room_on_stdout() -> Option<usize> {
     })
 }
 
+/// How many columns and lines a picture on stdout may have: as many as its terminal, or as `COLUMNS` and `LINES` say, else those
+/// of a usual terminal.
+pub(crate) fn size_on_stdout() -> (u16, u16) {
+    #[cfg(unix)]
+    let lines_of_terminal = rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| size.ws_row)
+        .filter(|lines| *lines > 0);
+    #[cfg(not(unix))]
+    let lines_of_terminal = None;
+    let lines = lines_of_terminal.or_else(|| std::env::var("LINES").ok()?.parse().ok());
+    let columns = room_on_stdout().and_then(|columns| u16::try_from(columns).ok());
+    let within = |cells: Option<u16>, usual, least| cells.unwrap_or(usual).clamp(least, 1_000);
+    (within(columns, 80, 20), within(lines, 24, 6))
+}
+
 /// How many columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
     if is_printed_ascii(text) {

@@ -27,6 +27,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "heartbeat",
         "check",
         "list",
+        "top",
         "wait",
         "fence",
         "clean",

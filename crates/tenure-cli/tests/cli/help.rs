@@ -52,7 +52,7 @@ fn flags(page: &str) -> Vec<String> {
 /// Verbs that refuse the flag of a profile.
 const WITHOUT_PROFILE: [&str; 4] = ["completions", "man", "hook", "flock"];
 
-/// Verbs that look at the locks of a profile.
+/// Verbs that look at the locks of a profile. `top` does, too, but its examples want a terminal.
 const OF_LOCKS: [&str; 14] = [
     "run",
     "acquire",

@@ -73,6 +73,7 @@ mod sprint;
 mod streams;
 mod supervision;
 mod timeline;
+mod top;
 mod transcripts;
 mod users;
 mod waiting;

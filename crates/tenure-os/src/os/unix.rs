@@ -1127,6 +1127,14 @@ mod watch {
                     WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF | WatchFlags::ONLYDIR
                 }
                 WatchFor::Files => WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO,
+                WatchFor::Ends => {
+                    WatchFlags::MODIFY
+                        | WatchFlags::CREATE
+                        | WatchFlags::MOVE
+                        | WatchFlags::ATTRIB
+                        | WatchFlags::DELETE
+                        | WatchFlags::CLOSE_WRITE
+                }
             };
             inotify::add_watch(&self.0, file, what).map(|_| ())
         }
