@@ -12,6 +12,7 @@
 
 mod support;
 
+use rustix::process::Signal;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{
@@ -289,6 +290,115 @@ fn terminal_ctrl_c_ends_the_command_and_frees_the_lock() {
     assert!(terminal.scene.is_free("x"), "the lock is free");
 }
 
+/// The frame is drawn on the other screen, follows what happens, and each key does what it says.
+#[test]
+fn terminal_top_follows_the_locks_and_its_keys() {
+    let terminal = Terminal::new();
+    let _other = terminal.held_elsewhere("backup");
+    let held = terminal.scene.hold("deploy", ["-q", "--actor", "ann"]);
+    terminal.line("tenure top");
+    let shown = |what: &str, words: &[&str]| {
+        terminal.until(what, |screen| {
+            words.iter().all(|word| screen.contains(word))
+        })
+    };
+    shown(
+        "both locks",
+        &["STATE", "backup", "deploy", "2 held", "q quit"],
+    );
+    terminal.width(60);
+    terminal.until("a narrow frame", |screen| {
+        screen.contains("deploy")
+            && screen
+                .lines()
+                .all(|line| line.trim_end().chars().count() <= 60)
+    });
+    terminal.width(150);
+    // The kernel reports it: nobody waits for a look that comes by itself.
+    let waiting = terminal.scene.tenure([
+        "run", "deploy", "-q", "-w", "100", "--actor", "bob", "--", "true",
+    ]);
+    let waiting = support::Started::piped(&mut { waiting });
+    shown("the waiter", &["1. waits", "bob (PID"]);
+    terminal.keys("/depl");
+    terminal.until("the lock of the filter alone", |screen| {
+        let is_row = |line: &str| line.contains("held  ") && line.contains("backup");
+        screen.contains("/depl_") && !screen.lines().any(is_row)
+    });
+    terminal.key("Enter");
+    shown("the filter", &["filter (depl)"]);
+    terminal.key("Enter");
+    shown(
+        "all of the lock",
+        &["deploy is held by", "kept in", "Esc back"],
+    );
+    terminal.key("Escape");
+    shown("the locks again", &["STATE"]);
+    terminal.keys("?");
+    shown("help", &["orphaned", "the supervisor died"]);
+    terminal.key("Escape");
+    terminal.keys("c");
+    shown("the question", &["deploy: ask the holder to stop?"]);
+    terminal.keys("n");
+    shown("that it asks nobody", &["nothing was done"]);
+    assert!(is_alive(held.command), "a no ends nothing");
+    terminal.keys("c");
+    shown("the question", &["deploy: ask the holder to stop?"]);
+    terminal.keys("y");
+    shown("the answer", &["asked the holder of deploy to stop"]);
+    let _ = held.finish().expect(79, "it was asked to stop");
+    let _ = waiting.finish().expect(0, "the waiter had its turn");
+    terminal.until("an empty frame", |screen| {
+        screen.contains("no lock has the text")
+    });
+    terminal.keys("q");
+    assert_eq!(terminal.status("the prompt"), 0, "q is a good end");
+}
+
+/// However it ends or stops, the terminal is as it was: its modes, its screen, its cursor.
+#[test]
+fn terminal_top_gives_the_terminal_back_whatever_ends_it() {
+    let terminal = Terminal::new();
+    let _held = terminal.held_elsewhere("deploy");
+    let modes = terminal.modes();
+    let is_drawn = |screen: &str| screen.contains("STATE") && screen.contains("deploy");
+    let cursor = || terminal.captured(["display-message", "-p", "#{cursor_flag} #{alternate_on}"]);
+    for (end, code) in [
+        ("q", 0),
+        ("C-c", 130),
+        ("TERM", 143),
+        ("HUP", 129),
+        ("C-z", 148),
+    ] {
+        terminal.line("clear; tenure top");
+        terminal.until("a frame", is_drawn);
+        assert_eq!(cursor(), "0 1", "{end}: no cursor, on the other screen");
+        match end {
+            "TERM" | "HUP" => {
+                let signal = if end == "TERM" {
+                    Signal::TERM
+                } else {
+                    Signal::HUP
+                };
+                let group = foreground(terminal.shell).expect("a job");
+                support::send(group, signal);
+            }
+            "q" => terminal.keys("q"),
+            key => terminal.key(key),
+        }
+        terminal.until_prompt("the prompt");
+        assert_eq!(terminal.status("the prompt"), code, "{end}");
+        assert_eq!(cursor(), "1 0", "{end}: the cursor, on the own screen");
+        assert!(!is_drawn(&terminal.visible()), "{end} leaves no frame");
+        assert_eq!(terminal.modes(), modes, "{end}");
+    }
+    terminal.line("fg");
+    terminal.until("a frame again", is_drawn);
+    terminal.keys("q");
+    assert_eq!(terminal.status("the prompt"), 0);
+    assert_eq!(terminal.modes(), modes);
+}
+
 /// A command that makes a group of its own would have no keys in a group that it does not lead. Without a lock it leads its
 /// job already, so the terminal follows it.
 #[test]
@@ -558,7 +668,7 @@ fn terminal_ctrl_z_stops_a_run_that_waits_for_all_and_fg_lets_it_wait_on() {
     assert_eq!(terminal.scene.standing("x"), "held", "and keeps the lock");
     terminal.line("fg");
     eventually("it to go on", || state(supervisor) != Some('T'));
-    support::send(rest, rustix::process::Signal::TERM);
+    support::send(rest, Signal::TERM);
     let code = terminal.status("the prompt after the end");
     assert_eq!(code, 3, "the command's own code");
 }
@@ -572,7 +682,7 @@ fn terminal_a_signal_to_a_run_in_a_pipeline_ends_all_that_descends_from_it() {
     let supervisor = terminal.supervisor("x");
     eventually("the grandchild", || children(command).len() == 1);
     let grandchild = children(command)[0];
-    support::send(supervisor, rustix::process::Signal::TERM);
+    support::send(supervisor, Signal::TERM);
     terminal.until_prompt("the prompt");
     assert!(!is_alive(command), "the command is gone");
     assert!(!is_alive(grandchild), "and its child, which was asked too");
@@ -692,7 +802,7 @@ fn terminal_a_key_that_is_passed_on_once_more_is_not_a_second_interrupt() {
     let supervisor = terminal.supervisor("x");
     terminal.key("C-c");
     terminal.until("the trap", |screen| screen.matches("caught").count() > 1);
-    support::send(supervisor, rustix::process::Signal::INT);
+    support::send(supervisor, Signal::INT);
     throughout(
         Duration::from_millis(500),
         "tenure stays with its command",
@@ -961,7 +1071,7 @@ fn terminal_the_shell_has_it_back_when_tenure_is_killed() {
     let terminal = Terminal::new();
     terminal.line("tenure run x -- sleep 100");
     let command = terminal.held("x");
-    support::send(terminal.supervisor("x"), rustix::process::Signal::KILL);
+    support::send(terminal.supervisor("x"), Signal::KILL);
     assert_eq!(terminal.status("the prompt"), 137, "tenure was killed");
     assert!(is_alive(command), "the command goes on");
     assert_eq!(
@@ -969,7 +1079,7 @@ fn terminal_the_shell_has_it_back_when_tenure_is_killed() {
         true,
         "and holds"
     );
-    support::send(command, rustix::process::Signal::KILL);
+    support::send(command, Signal::KILL);
     terminal.scene.until_free("x");
 }
 

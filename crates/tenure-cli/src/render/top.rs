@@ -38,6 +38,9 @@ const LATELY: Duration = Duration::from_secs(15 * 60);
 const EVENTS_MAX: usize = 8;
 const EVENTS_SHARE: usize = 5;
 
+/// How many lines of an answer are shown.
+const SAID_MAX: usize = 4;
+
 /// What a frame shows.
 pub(crate) struct Picture<'a> {
     /// Where the locks are, for people.
@@ -129,11 +132,18 @@ pub(crate) fn order<'a>(picture: &Picture<'a>, chosen: &Chosen) -> Vec<&'a LockV
 }
 
 fn shown<'a>(picture: &Picture<'a>, chosen: &Chosen) -> Vec<Row<'a>> {
+    of_these(all(picture), chosen)
+}
+
+fn all<'a>(picture: &Picture<'a>) -> Vec<Row<'a>> {
     let all = picture.locks.iter();
-    let all = all.map(|view| Row::of(view, picture.history, picture.since_look));
-    let is_shown =
-        |row: &Row<'_>| (chosen.free || row.rank != Rank::Free) && row.has(&chosen.filter);
-    let mut rows: Vec<_> = all.filter(is_shown).collect();
+    all.map(|view| Row::of(view, picture.history, picture.since_look))
+        .collect()
+}
+
+fn of_these<'a>(mut rows: Vec<Row<'a>>, chosen: &Chosen) -> Vec<Row<'a>> {
+    let filter = chosen.filter.to_lowercase();
+    rows.retain(|row| (chosen.free || row.rank != Rank::Free) && row.has(&filter));
     rows::sort(&mut rows, chosen.sort);
     rows
 }
@@ -144,7 +154,9 @@ pub(crate) fn draw(picture: &Picture<'_>, chosen: &mut Chosen, buffer: &mut Buff
         usize::from(buffer.area.width),
         usize::from(buffer.area.height),
     );
-    let rows = shown(picture, chosen);
+    let rows = all(picture);
+    let mut lines = head(picture, chosen, &rows, columns);
+    let rows = of_these(rows, chosen);
     let named = |row: &Row<'_>| Some(&*row.view.name) == chosen.lock.as_deref();
     if let Some(at) = rows.iter().position(named) {
         chosen.at = at;
@@ -152,7 +164,6 @@ pub(crate) fn draw(picture: &Picture<'_>, chosen: &mut Chosen, buffer: &mut Buff
         chosen.lock = None;
         chosen.at = chosen.at.min(rows.len().saturating_sub(1));
     }
-    let mut lines = head(picture, chosen, columns);
     let room = height.saturating_sub(lines.len() + 1);
     match chosen.page {
         Page::Locks => {
@@ -178,7 +189,10 @@ pub(crate) fn draw(picture: &Picture<'_>, chosen: &mut Chosen, buffer: &mut Buff
     }
     lines.truncate(height.saturating_sub(1));
     lines.resize_with(height.saturating_sub(1), Line::default);
-    lines.push(foot(chosen));
+    let foot = foot(chosen, columns);
+    // What was said may need more lines, and has them of the page.
+    lines.truncate(height.saturating_sub(foot.len()));
+    lines.extend(foot);
     for (y, line) in lines.iter().enumerate() {
         put(buffer, y, line, columns);
     }
@@ -226,7 +240,7 @@ fn put(buffer: &mut Buffer, y: usize, line: &Line, columns: usize) {
 }
 
 /// What matters of all locks together: it stands on the screen however many there are.
-fn head(picture: &Picture<'_>, chosen: &Chosen, columns: usize) -> Vec<Line> {
+fn head(picture: &Picture<'_>, chosen: &Chosen, all: &[Row<'_>], columns: usize) -> Vec<Line> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let time = audit::time(picture.now_ms, picture.zone);
     let time = time.split_once(' ').map_or(&*time, |(_, time)| time);
@@ -242,11 +256,6 @@ fn head(picture: &Picture<'_>, chosen: &Chosen, columns: usize) -> Vec<Line> {
         let text = format!("cannot be read, and what is shown is {age} old: {trouble}");
         return vec![title, Line::styled(text, red(chosen))];
     }
-    let all: Vec<_> = picture
-        .locks
-        .iter()
-        .map(|view| Row::of(view, picture.history, picture.since_look))
-        .collect();
     let count = |rank| all.iter().filter(|row| row.rank == rank).count();
     let mut facts = Vec::new();
     let need = count(Rank::Need);
@@ -315,6 +324,36 @@ fn table(
         };
         return filled(vec![Line::of(nothing)], height);
     }
+    let room = height.saturating_sub(1);
+    let most = company_for(rows, room);
+    // Where each row begins, and where the last one ends.
+    let mut begins = vec![0];
+    for row in rows {
+        let begin = begins.last().copied().unwrap_or(0);
+        begins.push(begin + 1 + row.company_length(most(row)));
+    }
+    let length = begins.pop().unwrap_or(0);
+    // Where not all fit, the last line says how many do not.
+    let shown = if length > room {
+        room.saturating_sub(1)
+    } else {
+        length
+    };
+    let begin = begins.get(chosen.at).copied().unwrap_or(0);
+    let end = begins.get(chosen.at + 1).copied().unwrap_or(length);
+    let end = end.min(begin + shown);
+    chosen.first = chosen.first.min(begin).max(end.saturating_sub(shown));
+    chosen.first = chosen.first.min(length - shown);
+    let last = chosen.first + shown;
+    let above = begins.iter().filter(|at| **at < chosen.first).count();
+    let below = begins.iter().filter(|at| **at >= last).count();
+    // Lines of one row may begin above.
+    let from = begins
+        .partition_point(|at| *at <= chosen.first)
+        .saturating_sub(1);
+    let rows = rows.get(from..begins.len() - below).unwrap_or_default();
+    let skipped = chosen.first - begins.get(from).copied().unwrap_or(0);
+
     let heading = ["STATE", "LOCK", "AGE", "USUAL", "LINE", "HOLDER"].map(Cow::from);
     let all: Vec<Cells<6>> = rows
         .iter()
@@ -328,13 +367,8 @@ fn table(
         format!("{marker} {line}")
     };
     let dim = Style::new().add_modifier(Modifier::DIM);
-    let mut lines = vec![Line::styled(lay(&heading, " "), dim)];
-    let room = height.saturating_sub(1);
-    let most = company_for(picture, rows, room);
     let mut body = Vec::new();
-    let mut begins = Vec::new();
-    for (index, (row, cells)) in rows.iter().zip(&all).enumerate() {
-        begins.push(body.len());
+    for (index, (row, cells)) in (from..).zip(rows.iter().zip(&all)) {
         let is_chosen = chosen.marks && index == chosen.at;
         let mut line = Line::of(lay(cells, if is_chosen { ">" } else { " " }));
         line.part = Some((2, row.state.len(), style_of(row, chosen)));
@@ -342,40 +376,21 @@ fn table(
             line.style = Style::new().add_modifier(Modifier::REVERSED);
         }
         body.push(line);
-        for said in row.company(picture.here, most(row)) {
-            body.push(Line::of(format!("      {said}")));
-        }
+        let company = row.company(picture.here, most(row)).into_iter();
+        body.extend(company.map(|said| Line::of(format!("      {said}"))));
     }
-    let begin = begins.get(chosen.at).copied().unwrap_or(0);
-    let end = begins.get(chosen.at + 1).copied().unwrap_or(body.len());
-    let end = end.min(begin + room);
-    if body.len() <= room {
-        chosen.first = 0;
-    } else {
-        // The last line says how many are not shown.
-        let room = room.saturating_sub(1);
-        chosen.first = chosen.first.min(begin).max(end.saturating_sub(room));
-        chosen.first = chosen.first.min(body.len().saturating_sub(room));
-        let last = chosen.first + room;
-        let above = begins.iter().filter(|at| **at < chosen.first).count();
-        let below = begins.iter().filter(|at| **at >= last).count();
-        let mut hidden = Vec::new();
-        if above > 0 {
-            hidden.push(format!("{above} above"));
-        }
-        if below > 0 {
-            hidden.push(format!("{below} below"));
-        }
-        let first = chosen.first;
-        body = body.into_iter().skip(first).take(room).collect();
-        let more = match hidden.as_slice() {
-            [] => String::new(),
-            hidden => format!("  more locks: {}", hidden.join(", ")),
-        };
-        body.resize_with(room, Line::default);
-        body.push(Line::styled(more, dim));
+    let mut lines = vec![Line::styled(lay(&heading, " "), dim)];
+    lines.extend(body.into_iter().skip(skipped).take(shown));
+    let hidden = [(above, "above"), (below, "below")].into_iter();
+    let hidden = hidden.filter(|(count, _)| *count > 0);
+    let hidden: Vec<_> = hidden
+        .map(|(count, where_)| format!("{count} {where_}"))
+        .collect();
+    if !hidden.is_empty() {
+        lines.resize_with(height.saturating_sub(1), Line::default);
+        let more = format!("  more locks: {}", hidden.join(", "));
+        lines.push(Line::styled(more, dim));
     }
-    lines.extend(body);
     filled(lines, height)
 }
 
@@ -395,16 +410,8 @@ fn filled(mut lines: Vec<Line>, height: usize) -> Vec<Line> {
 
 /// How many holders and waiters are shown below a row: all if all rows have room then, and otherwise first those of locks that
 /// matter.
-fn company_for(picture: &Picture<'_>, rows: &[Row<'_>], room: usize) -> impl Fn(&Row<'_>) -> usize {
-    let lines = |most: &dyn Fn(&Row<'_>) -> usize| {
-        let lines = rows.iter().take(room + 1);
-        lines
-            .map(|row| 1 + row.company(picture.here, most(row)).len())
-            .sum::<usize>()
-    };
-    let is_urgent = |row: &Row<'_>| row.rank <= Rank::Long;
-    let urgent = rows.iter().filter(|row| is_urgent(row)).count();
-    // (below those that matter most, below those that are waited for, below others)
+fn company_for(rows: &[Row<'_>], room: usize) -> impl Fn(&Row<'_>) -> usize + use<> {
+    // (below those that need a person, below those that are waited for, below others)
     let tries = [
         (usize::MAX, usize::MAX, usize::MAX),
         (usize::MAX, usize::MAX, 3),
@@ -416,30 +423,22 @@ fn company_for(picture: &Picture<'_>, rows: &[Row<'_>], room: usize) -> impl Fn(
         (1, 1, 0),
         (1, 0, 0),
     ];
-    let of = move |(need, waited, other): (usize, usize, usize), row: &Row<'_>| match row.rank {
+    let of = |(need, waited, other): (usize, usize, usize), row: &Row<'_>| match row.rank {
         Rank::Need => need,
         Rank::Waited => waited,
         Rank::Long | Rank::Held | Rank::Free => other,
     };
-    let all_fit = |most: (usize, usize, usize)| {
-        rows.len() <= room && lines(&|row: &Row<'_>| of(most, row)) <= room
+    let fit = |most: (usize, usize, usize), lowest: Rank, room: usize| {
+        let rows = rows.iter().filter(|row| row.rank <= lowest);
+        let lines = rows.map(|row| 1 + row.company_length(of(most, row)));
+        lines.sum::<usize>() <= room
     };
     // Where not even the rows fit, those that matter share the screen with their first waiters.
-    let urgent_fit = |most: (usize, usize, usize)| {
-        let lines = rows.iter().filter(|row| is_urgent(row));
-        let lines = lines.take(room + 1);
-        urgent <= room
-            && lines
-                .map(|row| 1 + row.company(picture.here, of(most, row)).len())
-                .sum::<usize>()
-                < room
-    };
-    let mut tries_of_all = tries.into_iter().filter(|most| all_fit(*most));
-    let mut tries_of_urgent = tries.into_iter().skip(4).filter(|most| urgent_fit(*most));
-    let most = tries_of_all
-        .next()
-        .or_else(|| tries_of_urgent.next())
-        .unwrap_or((1, 0, 0));
+    let all_fit = |most: &(usize, usize, usize)| fit(*most, Rank::Free, room);
+    let urgent_fit = |most: &(usize, usize, usize)| fit(*most, Rank::Long, room.saturating_sub(2));
+    let most = tries.into_iter().find(all_fit);
+    let most = most.or_else(|| tries.into_iter().skip(4).find(urgent_fit));
+    let most = most.unwrap_or((1, 0, 0));
     move |row| of(most, row)
 }
 
@@ -603,8 +602,23 @@ fn part_of(page: Vec<Line>, chosen: &mut Chosen, room: usize) -> Vec<Line> {
     page.into_iter().skip(chosen.first).collect()
 }
 
-/// The last line.
-fn foot(chosen: &Chosen) -> Line {
+/// The last lines: of an answer as many as it needs.
+fn foot(chosen: &Chosen, columns: usize) -> Vec<Line> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    match &chosen.foot {
+        Foot::Question(said) | Foot::Said(said) => {
+            let lines = wrapped(&clean(said), columns).into_iter();
+            lines
+                .take(SAID_MAX)
+                .map(|line| Line::styled(line, bold))
+                .collect()
+        }
+        Foot::Keys | Foot::Filter => vec![keys(chosen)],
+    }
+}
+
+/// The line of the keys.
+fn keys(chosen: &Chosen) -> Line {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let dim = Style::new().add_modifier(Modifier::DIM);
     match (&chosen.foot, chosen.page) {
@@ -612,11 +626,9 @@ fn foot(chosen: &Chosen) -> Line {
             format!("/{}_  Enter keeps it, Esc clears it", chosen.filter),
             bold,
         ),
-        (Foot::Question(question), _) => Line::styled(question.clone(), bold),
-        (Foot::Said(said), _) => Line::styled(said.clone(), bold),
         // On paper there are no keys.
-        (Foot::Keys, _) if !chosen.marks => Line::default(),
-        (Foot::Keys, Page::Locks) => {
+        _ if !chosen.marks => Line::default(),
+        (_, Page::Locks) => {
             let filter = match &*chosen.filter {
                 "" => String::new(),
                 filter => format!(" ({filter})"),
@@ -630,15 +642,14 @@ fn foot(chosen: &Chosen) -> Line {
                 dim,
             )
         }
-        (Foot::Keys, Page::Lock) => Line::styled("j k scroll  c cancel  Esc back  q quit", dim),
-        (Foot::Keys, Page::Help) => Line::styled("Esc back  q quit", dim),
+        (_, Page::Lock) => Line::styled("j k scroll  c cancel  Esc back  q quit", dim),
+        (_, Page::Help) => Line::styled("Esc back  q quit", dim),
     }
 }
 
 const HELP: &str = "\
-Keys
-  j k, arrows    the next or previous lock
-  PgUp PgDn      a screen up or down; g G for the first and the last
+  j k g G, arrows, PgUp PgDn
+                 another lock: the next, the previous, the first, the last
   Enter          all that is known of the lock, and what happened to it
   c              ask the holder of the lock to stop, after a question
   /              show only locks with this text: in name, state, holder, waiters
@@ -646,20 +657,17 @@ Keys
   a              show free locks, too
   q, Ctrl-C      end
 
-States
   stopped        a process was stopped; kill -CONT continues it
   orphaned       the supervisor died, and its command goes on
   stuck          the next in line does not take its turn
   ended          all processes ended, and the record still counts
   stale          only force takes it over
-  unreadable, unknown
-                 what stands there cannot be read
+  unreadable     what stands there cannot be read; unknown: nothing could be read
   long           held longer than each of its last holds
   ending         the holder was asked to stop
-  held, free
 
-AGE is that of the oldest hold, USUAL the middle of the last holds in the audit.
-LINE is how many wait, and the longest wait.";
+AGE is that of the oldest hold, USUAL the middle of the last holds in the audit,
+LINE how many wait, and the longest wait.";
 
 #[cfg(test)]
 mod tests {

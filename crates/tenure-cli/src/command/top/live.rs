@@ -301,17 +301,12 @@ impl Live<'_> {
         let holder = view.holder.as_ref();
         let orphan = holder.is_some_and(|holder| holder.orphaned);
         let force = !orphan && holder.is_some_and(|holder| holder.stopped && holder.kind == "run");
-        let words: &[&str] = match (orphan, force) {
-            (true, _) => &["cancel", "--orphan"],
-            (false, true) => &["cancel", "--force"],
-            (false, false) => &["cancel"],
-        };
         let does = match (orphan, force) {
-            (true, _) => "ends the command that goes on",
-            (false, true) => "continues the holder and asks it to stop",
-            (false, false) => "asks the holder to stop",
+            (true, _) => "end the command that goes on",
+            (false, true) => "continue the holder and ask it to stop",
+            (false, false) => "ask the holder to stop",
         };
-        let line = view.advice.line(words, &[]);
+        let question = format!("{}: {does}? y does, any other key does not", view.called());
         let name = view.name.clone();
         self.asked = Some(CancelArgs {
             name: Some(Typed::of(&*name, value::name)),
@@ -322,7 +317,6 @@ impl Live<'_> {
             ..CancelArgs::default()
         });
         self.chosen.lock = Some(name);
-        let question = format!("y {does}, any other key does not: {line}");
         self.chosen.foot = Foot::Question(question);
     }
 

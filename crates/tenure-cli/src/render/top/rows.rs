@@ -96,10 +96,9 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether a person looks for this text and finds it in the row, in its waiters or in what they do.
+    /// Whether a person who looks for this text, in small letters, finds it in the row, in its waiters or in what they do.
     pub(super) fn has(&self, text: &str) -> bool {
-        let text = text.to_lowercase();
-        let has = |field: &str| field.to_lowercase().contains(&text);
+        let has = |field: &str| field.to_lowercase().contains(text);
         let of_holder = |it: &HolderView| {
             has(&it.actor) || has(&it.why) || has(&it.host) || has(&it.request_id) || {
                 let pids = [it.pid, it.command_pid];
@@ -161,6 +160,17 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// Whether its holders have lines of their own.
+    fn lists_holders(&self) -> bool {
+        several(self.view).is_some() && self.view.standstill.is_none()
+    }
+
+    /// How many lines [`Row::company`] has.
+    pub(super) fn company_length(&self, most: usize) -> usize {
+        let own = self.lists_holders().then(|| holders(self.view).count());
+        own.unwrap_or(0).min(most) + self.view.queue.len().min(most)
+    }
+
     /// Lines below the row: the holders where there may be several, and the waiters. `most` of each are shown, and how many
     /// more there are.
     pub(super) fn company(&self, here: &str, most: usize) -> Vec<String> {
@@ -170,7 +180,7 @@ impl<'a> Row<'a> {
             return Vec::new();
         }
         let age = |ms: u64| short(ms.saturating_add(self.since_look_ms));
-        if several(view).is_some() && view.standstill.is_none() {
+        if self.lists_holders() {
             let mut all: Vec<&HolderView> = holders(view).collect();
             all.sort_by_key(|holder| (holder.slot, Reverse(holder.age_ms)));
             let rest = all.len().saturating_sub(most);
