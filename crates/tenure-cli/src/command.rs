@@ -20,6 +20,8 @@ mod child_end;
 mod clean;
 mod completions;
 #[cfg(unix)]
+mod demo;
+#[cfg(unix)]
 mod doctor;
 mod fence;
 #[cfg(unix)]
@@ -191,6 +193,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
         }
         Verb::Doctor(args) => examine(&args),
+        #[cfg(unix)]
+        Verb::Demo(args) => demo::demo(&args),
+        #[cfg(windows)]
+        Verb::Demo(_) => report(&Failure::not_here(
+            "demo",
+            "its story needs signals; the README tells it",
+        )),
         Verb::Profiles(args) => {
             let of = args.common.profile.as_deref();
             Call::of("profiles", &args.common).answer(

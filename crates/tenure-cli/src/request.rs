@@ -20,6 +20,7 @@ mod check;
 mod clean;
 mod completions;
 mod defaults;
+mod demo;
 mod doctor;
 mod fence;
 mod flock;
@@ -62,6 +63,7 @@ pub(crate) use check::{Check, CheckArgs};
 pub(crate) use clean::{Clean, CleanArgs};
 pub(crate) use completions::{CompletionsArgs, Shell};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
+pub(crate) use demo::DemoArgs;
 #[cfg(unix)]
 pub(crate) use doctor::Doctor;
 pub(crate) use doctor::DoctorArgs;

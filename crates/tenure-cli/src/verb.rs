@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::request::{
     AcquireArgs, AgentArgs, AllowArgs, AuditArgs, CancelArgs, CheckArgs, CleanArgs,
-    CompletionsArgs, DoctorArgs, FenceArgs, FlockArgs, ForceReleaseArgs, GroupNameArgs,
+    CompletionsArgs, DemoArgs, DoctorArgs, FenceArgs, FlockArgs, ForceReleaseArgs, GroupNameArgs,
     HeartbeatArgs, HookArgs, ListArgs, ManArgs, McpArgs, MetricsArgs, ProfilesArgs, PushArgs,
     ReleaseArgs, RunArgs, ServeArgs, TimelineArgs, TopArgs, WaitArgs,
 };
@@ -108,6 +108,8 @@ pub(crate) enum Verb {
     Clean(CleanArgs),
     /// Say where the locks are and why, and what is wrong there
     Doctor(DoctorArgs),
+    /// Show in twenty seconds what a lock does
+    Demo(DemoArgs),
     /// Show the rules of every profile
     Profiles(ProfilesArgs),
     /// Allow what the tenure.toml of a clone asks for
@@ -324,6 +326,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "fence" => one::<FenceArgs>("tenure fence", words).map(Verb::Fence),
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "doctor" => one::<DoctorArgs>("tenure doctor", words).map(Verb::Doctor),
+        "demo" => one::<DemoArgs>("tenure demo", words).map(Verb::Demo),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "allow" => one::<AllowArgs>("tenure allow", words).map(Verb::Allow),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
@@ -463,10 +466,8 @@ mod tests {
             "tenure check",
             "tenure check x --request-id r",
             "tenure list --dir d",
-            "tenure top",
             "tenure top --once --dir d",
             "tenure top --interval 5s -q",
-            "tenure top x",
             "tenure wait x -w forever",
             "tenure fence check",
             "tenure fence check 5 --name x --dir d",
@@ -479,6 +480,7 @@ mod tests {
             "tenure doctor",
             "tenure doctor --fix",
             "tenure doctor --output json",
+            "tenure demo",
             "tenure profiles",
             "tenure profiles --profile fleet --output json",
             "tenure audit",

@@ -311,6 +311,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ("tenure-cli", "render::width", "how wide a terminal is"),
     ("tenure-cli", "command::run", "where a command is found"),
     ("tenure-cli", "command::flock", "the shell of a line"),
+    ("tenure-cli", "command::demo", "what its calls are given"),
     ("tenure-cli", "command::group_name", "the event of CI"),
     (
         "tenure-cli",

@@ -229,6 +229,7 @@ fn the_table_has_every_verb_and_profile() {
                     | "man"
                     | "metrics"
                     | "top"
+                    | "demo"
                     | "serve"
                     | "mcp"
                     | "hook"

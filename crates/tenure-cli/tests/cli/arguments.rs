@@ -31,6 +31,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "wait",
         "fence",
         "clean",
+        "demo",
         "profiles",
         "audit",
         "timeline",

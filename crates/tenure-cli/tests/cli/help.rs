@@ -50,7 +50,7 @@ fn flags(page: &str) -> Vec<String> {
 }
 
 /// Verbs that refuse the flag of a profile.
-const WITHOUT_PROFILE: [&str; 4] = ["completions", "man", "hook", "flock"];
+const WITHOUT_PROFILE: [&str; 5] = ["completions", "man", "hook", "flock", "demo"];
 
 /// Verbs that look at the locks of a profile. `top` does, too, but its examples want a terminal.
 const OF_LOCKS: [&str; 14] = [

@@ -27,6 +27,7 @@ mod consent;
 mod contract;
 mod control_group;
 mod defaults;
+mod demo;
 mod detached;
 mod doctor;
 mod environment;
