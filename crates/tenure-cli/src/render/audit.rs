@@ -175,7 +175,8 @@ fn or_dash(text: &str) -> &str {
 pub(crate) fn brief(entry: &Entry, here: &str) -> String {
     let number = |key: &str| entry.fields().get(key).and_then(Value::as_u64);
     let time = |key: &str, word: &str| {
-        let ms = number(key).filter(|ms| *ms > 0)?;
+        // Each caller waits for a moment, and most events are no news of that.
+        let ms = number(key).filter(|ms| key != "waited_ms" || *ms >= 1_000)?;
         Some(format!("{word} {}", short_age(ms)))
     };
     let told = match EventName::from_word(entry.event()) {

@@ -253,7 +253,7 @@ fn head(picture: &Picture<'_>, chosen: &Chosen, all: &[Row<'_>], columns: usize)
     let title = Line::styled(format!("{title}{:gap$}{time}", ""), bold);
     if let Some(trouble) = picture.trouble {
         let age = short(u64::try_from(picture.since_look.as_millis()).unwrap_or(u64::MAX));
-        let text = format!("cannot be read, and what is shown is {age} old: {trouble}");
+        let text = format!("not read for {age}: {trouble}");
         return vec![title, Line::styled(text, red(chosen))];
     }
     let count = |rank| all.iter().filter(|row| row.rank == rank).count();
@@ -647,8 +647,7 @@ fn keys(chosen: &Chosen) -> Line {
     }
 }
 
-const HELP: &str = "\
-  j k g G, arrows, PgUp PgDn
+const HELP: &str = "  j k g G, arrows, PgUp PgDn
                  another lock: the next, the previous, the first, the last
   Enter          all that is known of the lock, and what happened to it
   c              ask the holder of the lock to stop, after a question
@@ -662,7 +661,8 @@ const HELP: &str = "\
   stuck          the next in line does not take its turn
   ended          all processes ended, and the record still counts
   stale          only force takes it over
-  unreadable     what stands there cannot be read; unknown: nothing could be read
+  unreadable, unknown
+                 what stands there cannot be understood, or not be read
   long           held longer than each of its last holds
   ending         the holder was asked to stop
 

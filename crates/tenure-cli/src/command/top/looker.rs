@@ -26,10 +26,10 @@ use tenure_os::os::{Watch, WatchFor};
 /// The shortest time between two looks, however much happens.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// How many times as long as a look the pause is that follows it: a tenth of a core where much happens, and half a hundredth
+/// How many times as long as a look the pause is that follows it: a tenth of a core where much happens, and a third of a hundredth
 /// where nothing does.
 const BUSY: u32 = 10;
-const IDLE: u32 = 200;
+const IDLE: u32 = 300;
 
 /// How many folders are watched at most: records may stand anywhere.
 const FOLDERS_MAX: usize = 64;
