@@ -170,7 +170,7 @@ fn the_audit_names_the_program_and_not_its_command_line() {
     let mut client = Client::new(&scene);
     let hold = client.acquire("x");
     client.call("release", &of_hold(&hold));
-    // Its lines may come after its answers, and come before its end.
+    // Lines of the audit may come after the answer, and come before the end.
     assert_eq!(client.end(), 0);
     let events = scene.run(["audit", "x", "--output", "json"]).json();
     let events = events["data"]["events"].as_array().unwrap().clone();

@@ -255,9 +255,6 @@ impl Serve {
         loop {
             let may_read = !self.output.is_full() && self.calls.len() < CALLS_MAX;
             let woken = self.sleep(may_read);
-            if woken.is_called {
-                self.bell.hear();
-            }
             self.hear();
             if self.parent.is_gone() {
                 return End::Over;
@@ -335,9 +332,11 @@ impl Serve {
         // A failure is a signal, or a lack of memory for a moment.
         let _ = poll(&mut fds, Some(&nap));
         let seen = fds.first().map_or(PollFlags::empty(), PollFd::revents);
+        if fds.get(1).is_some_and(|bell| !bell.revents().is_empty()) {
+            self.bell.hear();
+        }
         let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         Woken {
-            is_called: fds.get(1).is_some_and(|bell| !bell.revents().is_empty()),
             reads: may_read && !seen.is_empty(),
             is_closed: seen.intersects(closed),
             is_unread: fds
@@ -729,8 +728,6 @@ impl Serve {
 }
 
 struct Woken {
-    /// A thread has told of something.
-    is_called: bool,
     /// Whether there is something to read, or the end.
     reads: bool,
     /// The other end of stdin is closed.

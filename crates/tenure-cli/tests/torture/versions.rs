@@ -1,4 +1,4 @@
-//! Which build of the program a call is made with: the one of this test, or another one beside it.
+//! The program that a call is made with: the one of this test, or another build beside it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

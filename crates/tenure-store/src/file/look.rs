@@ -418,6 +418,7 @@ impl FileStore {
     }
 
     /// Whether only this machine can reach the locks, as far as the opened folders show.
+    #[doc(hidden)] // For our own callers.
     pub fn is_local(&self) -> bool {
         let opened = [&self.folder, &self.records];
         opened

@@ -251,12 +251,12 @@ impl Serve {
             teller: self.teller.clone(),
             waits: Arc::clone(&self.waits),
         };
-        let begin = || match line {
-            Some(line) => Some(self.stand(line, start, deadline)),
-            None => {
-                line::begin(None, start);
-                None
+        let begin = || {
+            if let Some(line) = line {
+                return Some(self.stand(line, start, deadline));
             }
+            line::begin(None, start);
+            None
         };
         let place = if session.store.is_prompt() && group_session.store.is_prompt() {
             briefly(begin)
