@@ -20,6 +20,13 @@ pub(crate) mod profile;
 pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod timeline;
+#[cfg_attr(
+    not(unix),
+    allow(
+        dead_code,
+        reason = "only its live view, which is not there, has keys and pages"
+    )
+)]
 pub(crate) mod top;
 pub(crate) mod waiting;
 pub(crate) mod width;

@@ -515,6 +515,8 @@ fn what_cannot_be_is_refused_in_one_sentence_before_anything_is_touched() {
         [&["run", "a", "--on-superseded", "x"][..], &cmd].concat(),
         vec!["flock", "file", "cmd"],
         vec!["push"],
+        vec!["demo"],
+        vec!["top"],
     ] {
         let output = scene.tenure(&words).output().unwrap();
         let said = text(&output.stderr);

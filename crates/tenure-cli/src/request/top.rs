@@ -40,6 +40,7 @@ pub(crate) struct TopArgs {
 pub(crate) struct Top {
     pub(crate) place: Place,
     pub(crate) once: bool,
+    #[cfg_attr(not(unix), allow(dead_code, reason = "one frame is read once"))]
     pub(crate) interval: Duration,
 }
 
