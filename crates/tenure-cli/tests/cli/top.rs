@@ -287,6 +287,17 @@ fn a_holder_that_was_asked_to_stop_is_ending() {
     let _ = held.open();
 }
 
+/// Servers that do not answer are an error, and no empty screen.
+#[test]
+#[cfg(feature = "etcd")]
+fn servers_that_are_not_there_are_no_empty_frame() {
+    let scene = Scene::new();
+    let words = ["top", "--once", "--store", "etcd://127.0.0.1:1/x"];
+    let answer = scene.run(words).expect(12, "no server");
+    assert_eq!(answer.stdout(), "", "no frame");
+    assert!(answer.stderr().contains("refused"), "{}", answer.said());
+}
+
 #[test]
 fn top_refuses_what_it_cannot_show() {
     let scene = Scene::new();
