@@ -13,6 +13,9 @@ use super::{Entry, EventName};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 
+/// What the grant of a free lock may take. A caller that waited shorter than this, and behind nobody, did not wait.
+const MOMENT_MS: u64 = 20;
+
 /// How many holds of a lock are remembered that ended, or that another grant has passed.
 const REMEMBERED: usize = 16;
 
@@ -466,8 +469,9 @@ impl History {
 impl LockPast {
     fn acquired(&mut self, event: &Happened<'_>, tell: &mut impl FnMut(Passage)) {
         let waited_ms = event.number("waited_ms");
-        if waited_ms.is_some_and(|waited| waited > 0) {
-            let behind = event.fields.get("behind");
+        let behind = event.fields.get("behind");
+        let least_ms = if behind.is_some() { 1 } else { MOMENT_MS };
+        if waited_ms.is_some_and(|waited| waited >= least_ms) {
             let ahead = behind.and_then(|behind| behind.get("waiting"));
             let wait = PastWait {
                 behind: Participant::met(behind).filter(|met| !met.request_id.is_empty()),
