@@ -79,7 +79,7 @@ fn what_is_no_part_of_the_run_waits_like_everybody() {
     scene.write(
         "late.sh",
         // A daemon once setsid(1) has ended: until then it stands below the command.
-        "sleep 0.1; tenure -q run -w 20s x -- echo ran >late 2>&1; echo $? >>late",
+        "while grep -qs setsid /proc/$PPID/comm; do sleep 0.02; done; tenure -q run -w 20s x -- echo ran >late 2>&1; echo $? >>late",
     );
     let line = "tenure -q run x -- sh -c 'setsid -f sh late.sh; sleep 0.7'; \
                 for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; grep -q '^[0-9]' late && break; done; cat late";

@@ -399,7 +399,7 @@ fn an_outage_that_is_over_hurts_no_later_release() {
 /// Threads and tasks of one program give back at once, and not one after the other.
 #[test]
 fn many_releases_at_once_are_many_requests_at_once() {
-    let server = Server::on_slower_disk(Duration::from_millis(20));
+    let server = Server::on_slower_disk(Duration::from_millis(60));
     let locks = LockManager::with_store(caller(&server.address("many")));
     let guards: Vec<Guard> = (0..40)
         .map(|number| locks.acquire(&name_of(number)).expect("a free lock"))
@@ -411,7 +411,8 @@ fn many_releases_at_once_are_many_requests_at_once() {
         }
     });
     let took = since(began);
-    assert!(took < Duration::from_millis(700), "{took:?}");
+    // Forty of them, one after the other, would take 2.4 s.
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
 
 /// A hold that no holder could keep is none: the ttl is raised to the shortest lease.
