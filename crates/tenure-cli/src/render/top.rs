@@ -245,7 +245,7 @@ fn head(picture: &Picture<'_>, chosen: &Chosen, all: &[Row<'_>], columns: usize)
     let time = audit::time(picture.now_ms, picture.zone);
     let time = time.split_once(' ').map_or(&*time, |(_, time)| time);
     let title = cut(
-        &format!("tenure top  {}", clean(picture.place)),
+        &["tenure top ", &clean(picture.place)].join(" "),
         columns.saturating_sub(time.len() + 2),
     )
     .into_owned();
