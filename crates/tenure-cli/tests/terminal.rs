@@ -352,6 +352,8 @@ fn terminal_top_follows_the_locks_and_its_keys() {
         screen.contains("no lock has the text")
     });
     terminal.keys("q");
+    // Until then, keys are those of the view.
+    terminal.until_prompt("the prompt");
     assert_eq!(terminal.status("the prompt"), 0, "q is a good end");
 }
 
@@ -395,6 +397,7 @@ fn terminal_top_gives_the_terminal_back_whatever_ends_it() {
     terminal.line("fg");
     terminal.until("a frame again", is_drawn);
     terminal.keys("q");
+    terminal.until_prompt("the prompt");
     assert_eq!(terminal.status("the prompt"), 0);
     assert_eq!(terminal.modes(), modes);
 }
