@@ -193,17 +193,7 @@ impl AuditWriter {
         grant: &Grant<'_>,
     ) {
         for record in grant.records(occasion) {
-            let mut held_back = locked(&self.held_back);
-            match &mut *held_back {
-                Some(later) if self.records(&record) => {
-                    later.lines.push(self.of_call(record));
-                }
-                Some(_) => {}
-                None => {
-                    drop(held_back);
-                    self.write(reporter, record);
-                }
-            }
+            self.write_or_hold_back(reporter, record, true);
         }
     }
 
@@ -352,6 +342,10 @@ impl AuditWriter {
     }
 
     fn write(&self, reporter: &mut Reporter, record: Record) {
+        self.write_or_hold_back(reporter, record, false);
+    }
+
+    fn write_or_hold_back(&self, reporter: &mut Reporter, record: Record, is_grant: bool) {
         let record = self.of_call(record);
         if !self.records(&record) {
             return;
@@ -359,7 +353,8 @@ impl AuditWriter {
         {
             let mut held_back = locked(&self.held_back);
             // Behind what another thread writes, so that the lines keep their order.
-            if !may_sleep() || held_back.as_ref().is_some_and(|later| later.is_writing) {
+            let waits = |later: &Later| is_grant || later.is_writing;
+            if !may_sleep() || held_back.as_ref().is_some_and(waits) {
                 return held_back.get_or_insert_default().lines.push(record);
             }
         }

@@ -59,10 +59,10 @@ impl AuditLog {
     /// # Errors
     /// - As [`Self::append`].
     pub fn try_append(&self, record: &Record) -> Result<bool, AuditError> {
-        let log = self.clone().waiting_at_most(Duration::ZERO);
-        log.append_as(record, false)
+        self.append_as(record, false)
     }
 
+    /// Appends an event; unless it is owed, only where that takes no wait.
     fn append_as(&self, record: &Record, is_owed: bool) -> Result<bool, AuditError> {
         let stream = (!self.is_of_request(record)).then(|| record.stream());
         let gone = || {
@@ -80,6 +80,7 @@ impl AuditLog {
                 continue;
             };
             let patience = match top.user() {
+                _ if !is_owed => Duration::ZERO,
                 Some(_) => self.patience.min(PATIENCE_AMONG_OTHERS),
                 None => self.patience,
             };
