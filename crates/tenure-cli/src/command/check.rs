@@ -140,12 +140,16 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
     )
 }
 
-/// How all locks stand now, by name.
-pub(super) fn views(session: &Session, reporter: &mut Reporter) -> Result<Vec<LockView>, Failure> {
+/// Tells how each lock stands now, by name. Of a lock that cannot be read, the reporter warns.
+pub(super) fn each(
+    session: &Session,
+    reporter: &mut Reporter,
+    tell: impl FnMut(LockView),
+) -> Result<(), Failure> {
     let names = readings::names(&*session.store, Which::Locks)?;
     let reporter = RefCell::new(reporter);
-    let looks = Looks::of(session, &reporter, None, Only::default(), names);
-    Ok(looks.collect())
+    Looks::of(session, &reporter, None, Only::default(), names).for_each(tell);
+    Ok(())
 }
 
 /// What a caller wants to know of all locks.

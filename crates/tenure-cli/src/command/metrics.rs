@@ -13,6 +13,7 @@ mod kept;
 
 use self::counts::{Counts, Room};
 use self::kept::{Keeper, Readers, not_written, replace};
+use super::check;
 use super::session::Session;
 use crate::failure::Failure;
 use crate::render::metrics::{Exposition, Live, LockMetrics};
@@ -20,12 +21,8 @@ use crate::render::{Reporter, clean_path};
 use crate::request::Metrics;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use tenure_core::LockName;
 use tenure_engine::audit::{Events, Totals};
-use tenure_engine::envelope::LockView;
-use tenure_engine::readings::{self, LockReading, Readings};
 use tenure_os::clock::Clock as _;
-use tenure_store::contract::Which;
 
 #[cold]
 #[inline(never)]
@@ -79,23 +76,14 @@ fn stand(
     session: &Session,
     reporter: &mut Reporter,
 ) -> Result<(BTreeMap<String, Live>, u64), Failure> {
-    let names: Vec<LockName> = readings::names(&*session.store, Which::Locks)?;
-    let (policy, mut live, mut unreadable) = (session.store.policy(), BTreeMap::new(), 0);
-    for LockReading { name, reading, now } in Readings::of(&*session.store, &session.clock, names) {
-        let view = match &reading {
-            Ok(reading) => LockView::of(&name, reading, policy, &now, |_| false),
-            Err(error) => {
-                reporter.warn(error.to_string());
-                unreadable += 1;
-                continue;
-            }
-        };
+    let (mut live, mut unreadable) = (BTreeMap::new(), 0);
+    check::each(session, reporter, |view| {
         unreadable += u64::from(matches!(view.standing, "unreadable" | "unknown"));
         let stands = Live::of(&view);
         if stands.holders + stands.waiters > 0 {
-            live.insert(name.as_str().to_owned(), stands);
+            live.insert(view.name, stands);
         }
-    }
+    })?;
     Ok((live, unreadable))
 }
 

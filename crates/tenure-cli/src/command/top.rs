@@ -1,6 +1,6 @@
 //! `top`: shows the locks, those first that need a person, and goes on showing them until it is told to end.
 //!
-//! Nothing is judged here: how locks stand is asked as `list` does (`check::views`), and what happened is read from the audit. A
+//! Nothing is judged here: how locks stand is asked as `list` does (`check::each`), and what happened is read from the audit. A
 //! lock is changed only by the verb `cancel`, after a question. `render::top` has the frame; `looker` reads in a thread of its
 //! own, so that a store that does not answer keeps no key waiting; `live` has the screen and the keys.
 
@@ -62,7 +62,8 @@ fn once(top: Top, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let past = Past::of(&top.place)?;
     let session = Session::open(top.place)?;
     session.tell_place(reporter);
-    let locks = check::views(&session, reporter)?;
+    let mut locks = Vec::new();
+    check::each(&session, reporter, |view| locks.push(view))?;
     let now_ms = session.clock.now().wall_us / 1_000;
     let mut history = History::default();
     match past.events(now_ms) {

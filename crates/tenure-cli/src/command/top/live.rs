@@ -123,11 +123,12 @@ impl Live<'_> {
             let signal = signals.descriptor();
             let nap = if typed.is_empty() { SECOND } else { KEY };
             let nap = Timespec::try_from(nap).ok();
+            let found = self.looker.bell.descriptor();
             let (is_typed, is_over) = {
                 let mut fds = [
                     PollFd::new(&stdin, PollFlags::IN),
                     PollFd::new(&signal, PollFlags::IN),
-                    PollFd::new(&self.looker.tells, PollFlags::IN),
+                    PollFd::new(&found, PollFlags::IN),
                 ];
                 let polled = poll(&mut fds, nap.as_ref());
                 let is_typed = fds.first().is_some_and(|fd| !fd.revents().is_empty());
@@ -174,7 +175,7 @@ impl Live<'_> {
 
     /// Takes in what was found.
     fn take_in(&mut self) {
-        self.looker.settle();
+        self.looker.bell.hear();
         while let Ok(found) = self.looker.found.try_recv() {
             match found {
                 Found::Locks(locks) => {

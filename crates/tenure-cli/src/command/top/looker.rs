@@ -10,18 +10,18 @@ use crate::command::session::Session;
 use crate::output::Output;
 use crate::render::Reporter;
 use crate::render::lock::LockView;
-use crate::signals::{for_a_thread, pipe};
+use crate::signals::for_a_thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
 use tenure_engine::audit::{Entry, Follower};
 use tenure_os::clock::{Clock, instant, since};
-use tenure_os::os::{Watch, WatchFor};
+use tenure_os::os::{self, Bell, Ringer, Watch, WatchFor};
 
 /// The shortest time between two looks, however much happens.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -47,31 +47,25 @@ pub(super) enum Found {
 /// The thread, as the screen sees it.
 pub(super) struct Looker {
     pub(super) found: Receiver<Found>,
-    /// Becomes readable when something was found.
-    pub(super) tells: OwnedFd,
+    /// Rings when something was found.
+    pub(super) bell: Bell,
     /// Wakes the thread.
-    wake: OwnedFd,
+    wake: Ringer,
     teller: Teller,
 }
 
 /// Tells the screen.
+#[derive(Clone)]
 struct Teller {
     found: Sender<Found>,
-    tell: OwnedFd,
+    bell: Arc<Ringer>,
 }
 
 impl Teller {
     fn tell(&self, found: Found) {
-        let _ = self.found.send(found);
-        // A pipe that is full tells as well.
-        let _ = rustix::io::write(&self.tell, &[1]);
-    }
-
-    fn again(&self) -> io::Result<Self> {
-        Ok(Self {
-            found: self.found.clone(),
-            tell: self.tell.try_clone()?,
-        })
+        if self.found.send(found).is_ok() {
+            self.bell.ring();
+        }
     }
 }
 
@@ -81,7 +75,7 @@ struct Looks {
     past: Past,
     interval: Duration,
     teller: Teller,
-    woken: OwnedFd,
+    woken: Bell,
     watch: Option<Watch>,
     watched: BTreeSet<PathBuf>,
     follower: Option<Follower>,
@@ -89,10 +83,13 @@ struct Looks {
 
 impl Looker {
     pub(super) fn start(session: Session, past: Past, interval: Duration) -> io::Result<Self> {
-        let (tells, tell) = pipe()?;
-        let (woken, wake) = pipe()?;
+        let (bell, ringer) = os::bell()?;
+        let (woken, wake) = os::bell()?;
         let (send, found) = channel();
-        let teller = Teller { found: send, tell };
+        let teller = Teller {
+            found: send,
+            bell: Arc::new(ringer),
+        };
         let mut looks = Looks {
             watch: session
                 .place
@@ -102,7 +99,7 @@ impl Looker {
             session,
             past,
             interval,
-            teller: teller.again()?,
+            teller: teller.clone(),
             woken,
             watched: BTreeSet::new(),
             follower: None,
@@ -114,7 +111,7 @@ impl Looker {
         })?;
         Ok(Self {
             found,
-            tells,
+            bell,
             wake,
             teller,
         })
@@ -122,7 +119,7 @@ impl Looker {
 
     /// Has the locks read at once.
     pub(super) fn wake(&self) {
-        let _ = rustix::io::write(&self.wake, &[1]);
+        self.wake.ring();
     }
 
     /// Does something that may take long, and tells what became of it.
@@ -130,16 +127,11 @@ impl Looker {
         &self,
         action: impl FnOnce() -> String + Send + 'static,
     ) -> io::Result<()> {
-        let teller = self.teller.again()?;
+        let teller = self.teller.clone();
         for_a_thread(|| {
             std::thread::Builder::new().spawn(move || teller.tell(Found::Done(action())))
         })?;
         Ok(())
-    }
-
-    /// Takes in that something was found.
-    pub(super) fn settle(&self) {
-        drain(&self.tells);
     }
 }
 
@@ -165,8 +157,9 @@ impl Looks {
     fn look(&mut self) -> Found {
         // What cannot be read of a lock stands in its row.
         let mut silent = Reporter::new(Output::Text, true, false, "top".to_owned());
-        match check::views(&self.session, &mut silent) {
-            Ok(views) => {
+        let mut views = Vec::new();
+        match check::each(&self.session, &mut silent, |view| views.push(view)) {
+            Ok(()) => {
                 let names = views
                     .iter()
                     .filter_map(|view| LockName::new(&view.name).ok());
@@ -229,7 +222,8 @@ impl Looks {
             let notices = self.follower.as_ref().map(Follower::notices);
             let (notices, nap) = notices.unwrap_or((None, rest));
             let watch = self.watch.as_ref().filter(|_| !is_changed);
-            let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN)];
+            let woken = self.woken.descriptor();
+            let mut fds = vec![PollFd::new(&woken, PollFlags::IN)];
             let watched = watch.map(|watch| watch.descriptor());
             if let Some(watched) = &watched {
                 fds.push(PollFd::new(watched, PollFlags::IN));
@@ -244,16 +238,10 @@ impl Looks {
             drop(fds);
             is_changed |= is_watched;
             if is_woken {
-                drain(&self.woken);
+                self.woken.hear();
                 return;
             }
             self.follow();
         }
     }
-}
-
-/// Takes all out of a pipe.
-fn drain(pipe: &OwnedFd) {
-    let mut buffer = [0; 256];
-    while rustix::io::read(pipe, &mut buffer).is_ok_and(|read| read > 0) {}
 }
