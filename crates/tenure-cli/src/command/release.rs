@@ -257,7 +257,7 @@ fn taken_over(session: &Session, name: &LockName, id: &str) -> Option<Failure> {
     let (mut token, mut stolen) = (None, None);
     for event in Events::open(folder, wanted).ok()? {
         if event.request_id() == id {
-            token = event.fields().get("token").and_then(Value::as_u64);
+            token = event.number("token");
             stolen = None;
         } else if previous(&event) == Some(id) {
             stolen = Some(event);

@@ -72,9 +72,8 @@ impl Row {
     /// `here` is this host, which need not be named.
     pub(crate) fn of(entry: &Entry, here: &str) -> Self {
         let fields = entry.fields();
-        let number = |key: &str| fields.get(key).and_then(Value::as_u64);
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
-        let (waited_ms, held_ms) = (number("waited_ms"), number("held_ms"));
+        let (waited_ms, held_ms) = (entry.number("waited_ms"), entry.number("held_ms"));
         let event = entry.event();
         let word = event
             .strip_prefix("lock_")
@@ -173,10 +172,11 @@ fn or_dash(text: &str) -> &str {
 
 /// What a person wants to know of an event at a glance: without what programs know it by.
 pub(crate) fn brief(entry: &Entry, here: &str) -> String {
-    let number = |key: &str| entry.fields().get(key).and_then(Value::as_u64);
     let time = |key: &str, word: &str| {
         // Each caller waits for a moment, and most events are no news of that.
-        let ms = number(key).filter(|ms| key != "waited_ms" || *ms >= 1_000)?;
+        let ms = entry
+            .number(key)
+            .filter(|ms| key != "waited_ms" || *ms >= 1_000)?;
         Some(format!("{word} {}", short_age(ms)))
     };
     let told = match EventName::from_word(entry.event()) {

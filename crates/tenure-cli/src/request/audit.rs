@@ -131,7 +131,7 @@ impl Sorted {
             Self::Wait => "waited_ms",
             Self::Hold => "held_ms",
         };
-        let value = entry.fields().get(key).and_then(serde_json::Value::as_u64);
+        let value = entry.number(key);
         // A lock that was free makes no caller wait.
         value.filter(|value| self == Self::Hold || *value > 0)
     }

@@ -62,6 +62,11 @@ impl Entry {
             .unwrap_or_default()
     }
 
+    /// The number of a field; `None` if the line has none there.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        self.fields.get(key).and_then(Value::as_u64)
+    }
+
     /// All fields.
     pub fn fields(&self) -> &Map<String, Value> {
         &self.fields

@@ -52,6 +52,11 @@ impl Participant {
         fields?.as_object().map(Self::named)
     }
 
+    /// A holder that an event names by its request.
+    fn met_by_request(fields: Option<&Value>) -> Option<Self> {
+        Self::met(fields).filter(|met| !met.request_id.is_empty())
+    }
+
     fn named(fields: &Map<String, Value>) -> Self {
         let text = |key: &str| text(fields, key).unwrap_or_default().to_owned();
         let agent = fields.get("agent").and_then(|agent| agent.get("key"));
@@ -77,6 +82,19 @@ pub enum HoldBegin {
     Inferred(u64),
     /// The hold began before the events that are left.
     Unknown,
+}
+
+impl HoldBegin {
+    fn inferred(since_ms: Option<u64>) -> Self {
+        since_ms.map_or(Self::Unknown, Self::Inferred)
+    }
+
+    fn since_ms(self) -> Option<u64> {
+        match self {
+            Self::Recorded(since) | Self::Inferred(since) => Some(since),
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// How a hold ended.
@@ -180,10 +198,7 @@ impl PastHold {
 
     /// When it began, as far as that is known.
     pub fn since_ms(&self) -> Option<u64> {
-        match self.begin {
-            HoldBegin::Recorded(since) | HoldBegin::Inferred(since) => Some(since),
-            HoldBegin::Unknown => None,
-        }
+        self.begin.since_ms()
     }
 
     /// How long it took. `None` while it is open, and where its beginning is not known.
@@ -373,6 +388,14 @@ impl LockPast {
         self.find(id, token, None).is_some() || !self.has_ended(id, token, since_ms)
     }
 
+    /// Whether an event is the first that is read of the end of an owner's hold. One that names no owner ends the only hold.
+    fn is_end_of(&self, whose: Option<&Participant>, since_ms: u64) -> bool {
+        match whose {
+            Some(whose) => self.is_news(&whose.request_id, None, since_ms),
+            None => self.open.len() == 1,
+        }
+    }
+
     /// Ends a hold, and remembers that.
     fn end(&mut self, mut hold: PastHold, at_ms: u64, outcome: HoldOutcome) -> PastHold {
         hold.end(at_ms, outcome);
@@ -446,11 +469,15 @@ impl History {
         match event.event {
             EventName::LockAcquired => lock.acquired(&event, &mut tell),
             EventName::LockReleased => lock.released(&event, &mut tell),
-            EventName::LockStolen => lock.stolen(&event, &mut tell),
+            EventName::LockStolen => {
+                lock.ended_by_another(&event, "previous_lock", HoldOutcome::TakenOver, &mut tell);
+            }
             EventName::LockLost => lock.lost(&event, &mut tell),
             EventName::LockSuperseded => lock.superseded(&event, &mut tell),
             EventName::LockSkipped | EventName::LockRefused => lock.refused(&event, &mut tell),
-            EventName::OrphanEnded => lock.orphan_ended(&event, &mut tell),
+            EventName::OrphanEnded => {
+                lock.ended_by_another(&event, "holder", HoldOutcome::Forced, &mut tell);
+            }
             EventName::LockCancelled
             | EventName::LockReleaseFailed
             | EventName::HeartbeatFailed => {
@@ -474,7 +501,7 @@ impl LockPast {
         if waited_ms.is_some_and(|waited| waited >= least_ms) {
             let ahead = behind.and_then(|behind| behind.get("waiting"));
             let wait = PastWait {
-                behind: Participant::met(behind).filter(|met| !met.request_id.is_empty()),
+                behind: Participant::met_by_request(behind),
                 ahead: ahead.and_then(Value::as_u64),
                 ..event.wait(WaitOutcome::Granted)
             };
@@ -508,9 +535,7 @@ impl LockPast {
         match known.and_then(|at| self.open.get_mut(at)) {
             Some(open) if open.hold.token.is_none() => {
                 // A refused caller met the holder before the line of its grant was written.
-                let hold = std::mem::replace(&mut open.hold, hold);
-                open.met_ms = None;
-                drop(hold);
+                (open.hold, open.met_ms) = (hold, None);
                 return;
             }
             Some(open) if open.hold.token == hold.token => return,
@@ -544,14 +569,10 @@ impl LockPast {
         };
         let told_ms = event.number("held_ms");
         let since_ms = told_ms.map(|held| event.at_ms.saturating_sub(held));
-        let is_known = match &whose {
-            Some(whose) => self.is_news(&whose.request_id, None, since_ms.unwrap_or(event.at_ms)),
-            None => self.open.len() == 1,
-        };
-        if !is_known {
+        if !self.is_end_of(whose.as_ref(), since_ms.unwrap_or(event.at_ms)) {
             return;
         }
-        let begin = since_ms.map_or(HoldBegin::Unknown, HoldBegin::Inferred);
+        let begin = HoldBegin::inferred(since_ms);
         let mut open = self.take_open(event, whose.as_ref(), None, begin);
         open.hold.told_ms = told_ms;
         let outcome = match (is_by_other, open.is_asked_for, event.text("result")) {
@@ -564,46 +585,28 @@ impl LockPast {
         tell(Passage::Hold(hold));
     }
 
-    fn stolen(&mut self, event: &Happened<'_>, tell: &mut impl FnMut(Passage)) {
-        let previous = event.fields.get("previous_lock");
-        let whose = Participant::met(previous);
-        self.end_by_another(event, previous, HoldOutcome::TakenOver, tell);
-        tell(Passage::Incident(
-            event.incident(whose.into_iter().collect()),
-        ));
-    }
-
-    fn orphan_ended(&mut self, event: &Happened<'_>, tell: &mut impl FnMut(Passage)) {
-        let holder = event.fields.get("holder");
-        let whose = Participant::met(holder);
-        self.end_by_another(event, holder, HoldOutcome::Forced, tell);
-        tell(Passage::Incident(
-            event.incident(whose.into_iter().collect()),
-        ));
-    }
-
-    /// Ends the hold of an owner that another caller's event describes. A record that could not be read names no owner:
-    /// then the only open hold has ended.
-    fn end_by_another(
+    /// Ends the hold whose owner another caller's event describes under this key. A record that could not be read names no
+    /// owner: then the only open hold has ended.
+    fn ended_by_another(
         &mut self,
         event: &Happened<'_>,
-        owner: Option<&Value>,
+        key: &str,
         outcome: HoldOutcome,
         tell: &mut impl FnMut(Passage),
     ) {
+        let owner = event.fields.get(key);
         let whose = Participant::met(owner);
         let since = owner.and_then(|owner| owner.get("created_at"));
         let since_ms = since.and_then(Value::as_str).and_then(at_ms);
-        let is_known = match &whose {
-            Some(whose) => self.is_news(&whose.request_id, None, since_ms.unwrap_or(0)),
-            None => self.open.len() == 1,
-        };
-        if is_known {
-            let begin = since_ms.map_or(HoldBegin::Unknown, HoldBegin::Inferred);
+        if self.is_end_of(whose.as_ref(), since_ms.unwrap_or(0)) {
+            let begin = HoldBegin::inferred(since_ms);
             let open = self.take_open(event, whose.as_ref(), None, begin);
             let hold = self.end(open.hold, event.at_ms, outcome);
             tell(Passage::Hold(hold));
         }
+        tell(Passage::Incident(
+            event.incident(whose.into_iter().collect()),
+        ));
     }
 
     fn lost(&mut self, event: &Happened<'_>, tell: &mut impl FnMut(Passage)) {
@@ -643,7 +646,7 @@ impl LockPast {
             _ => WaitOutcome::Refused(event.text("code").unwrap_or_default().to_owned()),
         };
         let held_by = event.fields.get("held_by");
-        let behind = Participant::met(held_by).filter(|met| !met.request_id.is_empty());
+        let behind = Participant::met_by_request(held_by);
         let since = held_by.and_then(|held| held.get("since"));
         let since_ms = since.and_then(Value::as_str).and_then(at_ms);
         if let Some((holder, since_ms)) = behind.as_ref().zip(since_ms) {
@@ -679,12 +682,8 @@ impl LockPast {
         token: Option<u64>,
         begin: HoldBegin,
     ) -> OpenHold {
-        let since_ms = match begin {
-            HoldBegin::Recorded(since) | HoldBegin::Inferred(since) => Some(since),
-            HoldBegin::Unknown => None,
-        };
         let found = match whose {
-            Some(whose) => self.find(&whose.request_id, token, since_ms),
+            Some(whose) => self.find(&whose.request_id, token, begin.since_ms()),
             None if self.open.len() == 1 => Some(0),
             None => None,
         };
@@ -714,7 +713,7 @@ impl<'a> Happened<'a> {
     }
 
     fn number(&self, key: &str) -> Option<u64> {
-        number(self.fields, key)
+        self.entry.number(key)
     }
 
     /// The lock that the event is about: of several locks of a skipped run the one that was held.

@@ -5,7 +5,6 @@
 
 use super::{Entry, EventName};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::time::Duration;
 
 /// The upper bounds of the buckets of a histogram, in milliseconds.
@@ -64,11 +63,10 @@ impl Totals {
     /// Counts an event of this lock. The order in which events are read counts, and not their instants: a clock may be set
     /// back.
     pub fn add(&mut self, event: EventName, entry: &Entry) {
-        let number = |key: &str| entry.fields().get(key).and_then(Value::as_u64);
         match event {
             EventName::LockAcquired => {
                 self.grants += 1;
-                if let Some(waited_ms) = number("waited_ms") {
+                if let Some(waited_ms) = entry.number("waited_ms") {
                     self.waits.add(waited_ms);
                 }
                 self.granted_ms = entry.at_ms();
@@ -76,7 +74,7 @@ impl Totals {
                 self.skips_since_grant = 0;
             }
             EventName::LockReleased => {
-                if let Some(held_ms) = number("held_ms").or_else(|| held_seconds_ms(entry)) {
+                if let Some(held_ms) = entry.number("held_ms").or_else(|| held_seconds_ms(entry)) {
                     self.holds.add(held_ms);
                 }
             }

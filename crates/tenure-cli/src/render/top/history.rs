@@ -40,8 +40,7 @@ pub(crate) struct Usual {
 impl History {
     /// Takes in an event, later than those before.
     pub(crate) fn add(&mut self, entry: Entry) {
-        let held_ms = entry.fields().get("held_ms");
-        if let Some(held_ms) = held_ms.and_then(serde_json::Value::as_u64) {
+        if let Some(held_ms) = entry.number("held_ms") {
             let holds = self.holds.entry(entry.lock_name().to_owned()).or_default();
             holds.add(held_ms);
         }
