@@ -13,13 +13,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, Claim, Holder, LockName, RequestId};
 use tenure_engine::audit::{
     self, AuditError, AuditLog, Ending, Grant, Occasion, Party, Record, Recording, Releaser,
     StealReason, Stream, error_text,
 };
 use tenure_os::brief::may_sleep;
+use tenure_os::clock::instant;
 use tenure_os::sync::locked;
 use tenure_store::StoreError;
 use tenure_store::profile::Profile;
@@ -50,8 +51,10 @@ pub(crate) struct AuditWriter {
     /// The command starts meanwhile, so these lines cost a run no time. A process that is killed in between leaves none: as one
     /// that is killed between its grant and its line. Nothing that may take long is done before they are written.
     held_back: Mutex<Option<Later>>,
-    /// Why they could not be written.
+    /// Why lines could not be written.
     failed: Mutex<Option<String>>,
+    /// No reporter of a call is read: `serve` asks why lines could not be written.
+    is_asked: bool,
     /// The caller knows that the audit cannot be written.
     is_told: AtomicBool,
 }
@@ -87,6 +90,7 @@ impl AuditWriter {
             skips: None,
             held_back: Mutex::default(),
             failed: Mutex::default(),
+            is_asked: false,
             is_told: AtomicBool::new(false),
         }
     }
@@ -120,6 +124,13 @@ impl AuditWriter {
         self.line = Some(why.to_owned());
     }
 
+    /// The program that `serve` works for, and asks in its name why lines could not be written.
+    #[cfg(unix)]
+    pub(crate) fn serves(&mut self, program: &str) {
+        self.is_line(program);
+        self.is_asked = true;
+    }
+
     /// Writes grants only when told so, or before any other line. What a contract asks for is written at once.
     pub(crate) fn hold_back(&self) {
         if self.is_owed {
@@ -139,16 +150,8 @@ impl AuditWriter {
                 }
                 Some(_) | None => return true,
             };
-            let mut lines = lines.into_iter();
-            let left = lines.find(|line| match self.append(line) {
-                Ok(is_written) => !is_written,
-                Err(error) => {
-                    if self.is_news() {
-                        *locked(&self.failed) = Some(error);
-                    }
-                    false
-                }
-            });
+            let (mut lines, began) = (lines.into_iter(), instant());
+            let left = lines.find(|line| !self.append(line, began));
             let left: Vec<Record> = left.into_iter().chain(lines).collect();
             let is_written = left.is_empty();
             if let Some(later) = &mut *locked(&self.held_back) {
@@ -168,8 +171,7 @@ impl AuditWriter {
         (held_back.as_ref()).is_some_and(|later| later.is_writing || !later.lines.is_empty())
     }
 
-    /// What went wrong with lines that were written later, once.
-    #[cfg(unix)]
+    /// Why lines could not be written, once.
     pub(crate) fn why_unwritten(&self) -> Option<String> {
         locked(&self.failed).take()
     }
@@ -359,30 +361,33 @@ impl AuditWriter {
             }
         }
         self.catch_up();
-        if let Some(error) = locked(&self.failed).take() {
-            reporter.warn(error);
-        }
-        if let Err(error) = self.append(&record)
-            && self.is_news()
+        self.append(&record, instant());
+        if !self.is_asked
+            && let Some(error) = self.why_unwritten()
         {
             reporter.warn(error);
         }
     }
 
-    /// Answers whether it was written: only a thread that may not wait leaves a line to others.
-    fn append(&self, record: &Record) -> Result<bool, String> {
+    /// Writes a line, one of several whose wait for the file began then. Answers whether that was tried: only a thread that may
+    /// not wait leaves a line to others.
+    fn append(&self, record: &Record, began: Instant) -> bool {
         let appended = if may_sleep() {
-            self.log.append(record).map(|()| true)
+            self.log.append_since(record, began).map(|()| true)
         } else {
             self.log.try_append(record)
         };
-        let is_written = appended.map_err(|error| unwritten(&error))?;
-        if self.ignored && is_written {
-            self.log
-                .keep_out_of_git()
-                .map_err(|error| error.to_string())?;
+        let kept_out = match appended {
+            Ok(is_written) if !self.ignored || !is_written => return is_written,
+            Ok(_) => (self.log.keep_out_of_git()).map_err(|error| error.to_string()),
+            Err(error) => Err(unwritten(&error)),
+        };
+        if let Err(error) = kept_out
+            && self.is_news()
+        {
+            *locked(&self.failed) = Some(error);
         }
-        Ok(is_written)
+        true
     }
 }
 

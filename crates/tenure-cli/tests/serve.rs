@@ -227,9 +227,12 @@ fn what_another_process_keeps_delays_no_other_request() {
     keeper.kill().expect("it ends");
     keeper.wait().expect("it has ended");
     let kept = client.answer(waits)["result"].clone();
-    drop(audit);
     client.call("release", &of_hold(&kept));
+    let began = instant();
     assert_eq!(client.end(), 0);
+    let took = since(began);
+    assert!(took < Duration::from_secs(10), "{took:?} for all lines");
+    drop(audit);
     let events = scene.run(["audit", "x", "--output", "json"]).json();
     let events = events["data"]["events"].as_array().unwrap().clone();
     let told: Vec<_> = events.iter().map(|event| event["event"].as_str()).collect();
@@ -241,6 +244,27 @@ fn what_another_process_keeps_delays_no_other_request() {
             "{told:?}"
         );
     }
+}
+
+#[test]
+fn an_audit_that_cannot_be_written_is_told_of_once() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.path("locks/audit/audit.jsonl")).expect("no file");
+    let told = scene.path("told");
+    let stderr = File::create(&told).expect("a file");
+    let mut client = Client::start(scene.tenure(["serve"]).stderr(stderr));
+    client.call("hello", &json!({ "protocol": 1 }));
+    for _ in 0..2 {
+        let hold = client.acquire("x");
+        client.call("release", &of_hold(&hold));
+    }
+    assert_eq!(client.end(), 0);
+    let told = std::fs::read_to_string(told).expect("what was told");
+    let lines = told.lines().collect::<Vec<_>>();
+    assert!(
+        matches!(lines[..], [line] if line.contains("the audit could not be written")),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -571,7 +571,7 @@ impl Serve {
         // Holds name it, and it is of use for as long as this process lives.
         let sleeper = Box::new(ThreadSleeper);
         let mut session = Session::at(place, sleeper)?;
-        session.audit_writer.is_line(&self.parent.command);
+        session.audit_writer.serves(&self.parent.command);
         let session: &'static Session = Box::leak(Box::new(session));
         let place = if session.store.is_remote() {
             Arc::new(PlaceOfHolds::of_cluster())

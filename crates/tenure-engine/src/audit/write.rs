@@ -51,7 +51,15 @@ impl AuditLog {
     /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
     /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
-        self.append_as(record, true).map(|_| ())
+        self.append_since(record, instant())
+    }
+
+    /// Appends one of several events, whose writer has waited for the file since then: all of them wait no longer than one.
+    ///
+    /// # Errors
+    /// - As [`Self::append`].
+    pub fn append_since(&self, record: &Record, began: Instant) -> Result<(), AuditError> {
+        self.append_as(record, Some(began)).map(|_| ())
     }
 
     /// Appends an event if no other process keeps the file at this instant. Answers whether that was done.
@@ -59,11 +67,11 @@ impl AuditLog {
     /// # Errors
     /// - As [`Self::append`].
     pub fn try_append(&self, record: &Record) -> Result<bool, AuditError> {
-        self.append_as(record, false)
+        self.append_as(record, None)
     }
 
-    /// Appends an event; unless it is owed, only where that takes no wait.
-    fn append_as(&self, record: &Record, is_owed: bool) -> Result<bool, AuditError> {
+    /// Appends an event whose wait for the file began then; without a beginning, only where that takes no wait.
+    fn append_as(&self, record: &Record, began: Option<Instant>) -> Result<bool, AuditError> {
         let stream = (!self.is_of_request(record)).then(|| record.stream());
         let gone = || {
             fault(
@@ -73,14 +81,12 @@ impl AuditLog {
             )
         };
         // A single patience for all tries: a file that is moved away while another process keeps it costs no more time.
-        let began = instant();
         let place = self.place.settled();
         for _ in 0..TRIES_MAX {
             let Some(top) = Folder::open(&place, true)? else {
                 continue;
             };
             let patience = match top.user() {
-                _ if !is_owed => Duration::ZERO,
                 Some(_) => self.patience.min(PATIENCE_AMONG_OTHERS),
                 None => self.patience,
             };
@@ -97,8 +103,8 @@ impl AuditLog {
             let Some(file) = folder.append(&name)? else {
                 continue;
             };
-            let guard = lock(&file, began.checked_add(patience));
-            if guard == Exclusion::None && !is_owed {
+            let guard = lock(&file, began.and_then(|began| began.checked_add(patience)));
+            if guard == Exclusion::None && began.is_none() {
                 return Ok(false);
             }
             let done = self.append_to(&folder, &name, &file, guard, (record, stream));
