@@ -286,10 +286,20 @@ impl Reporter {
         }
     }
 
+    fn changes(&self) -> bool {
+        CHANGES.contains(&self.command.as_str())
+    }
+
+    /// Whether the text of a success says no more than the exit code: a caller that wants errors alone does not get it.
+    fn only_confirms(&self) -> bool {
+        self.changes() || matches!(&*self.command, "acquire" | "wait")
+    }
+
     /// Prints a success: `text` for people (unless it is empty), `data` for programs.
     pub(crate) fn succeed(mut self, text: &str, data: Value) -> Exit {
         let answered = match self.output {
             Output::Text if text.is_empty() => Ok(()),
+            Output::Text if self.quiet && self.only_confirms() => Ok(()),
             Output::Text => self.print_out(text),
             Output::Json | Output::Yaml => self.document(Ok(data)),
         };
@@ -326,9 +336,7 @@ impl Reporter {
         };
         let consequence = match self.unless_heard.take() {
             Some(Undo(undo)) => Some(undo(self)),
-            None if CHANGES.contains(&self.command.as_str()) => {
-                Some("what was done stands".to_owned())
-            }
+            None if self.changes() => Some("what was done stands".to_owned()),
             None => None,
         };
         let consequence = consequence.map_or_else(String::new, |text| format!("; {text}"));

@@ -14,7 +14,7 @@ const PAGES: [(&str, usize); 19] = [
     ("guides/containers.md", 1),
     ("guides/cron.md", 5),
     ("guides/deploys.md", 4),
-    ("guides/devices.md", 8),
+    ("guides/devices.md", 9),
     ("guides/from-canhazgpu.md", 7),
     ("guides/from-consul-and-etcdctl.md", 5),
     ("guides/from-github-concurrency.md", 3),
@@ -25,7 +25,7 @@ const PAGES: [(&str, usize); 19] = [
     ("guides/last-night.md", 9),
     ("guides/ports.md", 2),
     ("guides/services.md", 3),
-    ("guides/stuck.md", 2),
+    ("guides/stuck.md", 3),
     ("guides/users.md", 1),
 ];
 

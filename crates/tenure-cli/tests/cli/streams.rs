@@ -201,3 +201,41 @@ fn output_comes_as_it_is_written() {
     gate.open();
     let _ = started.finish().expect(0, "the command ends well");
 }
+
+/// `-q`: a caller gets errors, and what it asked for. A text that only confirms a change says no more than the exit code.
+#[test]
+fn a_quiet_call_confirms_nothing_and_answers_what_was_asked_table() {
+    let scene = Scene::new();
+    let id = ["--request-id", "r"];
+    let table: [(&[&str], bool); 11] = [
+        (&["acquire", "a", "--owner", "none"], false),
+        (&["heartbeat", "a"], false),
+        (&["check", "a"], true),
+        (&["list"], true),
+        (&["cancel", "a"], false),
+        (&["release", "a"], false),
+        (&["wait", "a"], false),
+        (&["acquire", "b", "--owner", "none"], false),
+        (&["force-release", "b", "--yes"], false),
+        (&["clean"], false),
+        (&["audit"], true),
+    ];
+    for (words, answers) in table {
+        let own = matches!(words[0], "acquire" | "heartbeat" | "release");
+        let words = words.iter().chain(own.then_some(&id).into_iter().flatten());
+        let words: Vec<&str> = words.copied().collect();
+        let answer = scene.run(words.iter().chain(&["-q"]));
+        assert_eq!(
+            !answer.stdout().is_empty(),
+            answers,
+            "{words:?}: {:?}",
+            answer.0
+        );
+        assert!(answer.stderr().is_empty(), "{words:?}: {:?}", answer.0);
+        // What a program reads is the same.
+        if !answers {
+            let json = scene.run(words.iter().chain(&["-q", "--output", "json"]));
+            assert!(!json.stdout().is_empty(), "{words:?}: {:?}", json.0);
+        }
+    }
+}
