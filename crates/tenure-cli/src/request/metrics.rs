@@ -80,10 +80,22 @@ impl FileName {
                 clean_path(folder)
             )));
         }
+        if path.symlink_metadata().is_ok_and(|facts| !facts.is_file()) {
+            return Err(Failure::bad_arguments(format!(
+                "{flag}: {} is not a regular file",
+                clean_path(written)
+            )));
+        }
         Ok(Self {
             folder: folder.to_owned(),
             name: name.to_owned(),
         })
+    }
+
+    /// Whether both are one file, perhaps by two names of its folder.
+    fn is(&self, other: &Self) -> bool {
+        let folder = |file: &Self| file.folder.canonicalize().ok();
+        self == other || (self.name == other.name && folder(self) == folder(other))
     }
 
     /// The whole path.
@@ -115,7 +127,7 @@ impl Metrics {
             Some(file) => FileName::typed("--state", file, around)?,
             None => usual_state(&place)?,
         };
-        if textfile.as_ref() == Some(&state) {
+        if textfile.as_ref().is_some_and(|file| file.is(&state)) {
             return Err(Failure::bad_arguments(
                 "--textfile and --state name one file; each needs its own",
             ));

@@ -351,18 +351,14 @@ fn the_textfile_is_replaced_whole_and_everybody_may_read_it() {
 fn what_could_not_be_shown_is_shown_by_the_next_call() {
     let scene = Scene::new();
     Log::of(&scene).granted("deploy", 0);
-    fs::create_dir(scene.path("tenure.prom")).unwrap();
-    let in_the_way = scene.path("tenure.prom");
-    let words = ["metrics", "--textfile", in_the_way.to_str().unwrap()];
-    let answer = scene.run(words).expect(1, "a folder is in the way");
+    let words = ["metrics", "--textfile", "/dev/fd/tenure.prom"];
+    let answer = scene.run(words);
+    assert_ne!(answer.code(), 0, "a folder of no files");
     assert!(
         answer.stderr().contains("cannot be written"),
         "{}",
         answer.stderr()
     );
-    let names = fs::read_dir(scene.root()).unwrap().flatten();
-    let mut names = names.map(|file| file.file_name().to_string_lossy().into_owned());
-    assert_eq!(names.find(|name| name.contains(".new")), None);
     has(
         &metrics(&scene, &[]),
         &[("tenure_grants_total{lock=\"deploy\"}", "1")],
@@ -386,6 +382,15 @@ fn mistakes_are_refused_before_anything_is_touched() {
     let both = scene.path("x.prom");
     let both = both.to_str().unwrap();
     wrong(&["--textfile", both, "--state", both], "each needs its own");
+    let other = scene.path("other");
+    std::os::unix::fs::symlink(scene.root(), &other).unwrap();
+    let other = other.join("x.prom");
+    let words = ["--textfile", both, "--state", other.to_str().unwrap()];
+    wrong(&words, "each needs its own");
+    fs::create_dir(both).unwrap();
+    wrong(&["--textfile", both], "not a regular file");
+    wrong(&["--state", both], "not a regular file");
+    wrong(&["--state", "/dev/null"], "not a regular file");
     wrong(&["--output", "json"], "no other format");
     assert!(!scene.path(".local").exists() && !scene.locks().exists());
 }
