@@ -246,6 +246,22 @@ fn what_another_process_keeps_delays_no_other_request() {
     }
 }
 
+/// Another program renames the folder. What `serve` tidies up in there is no release, and the audit says so.
+#[test]
+fn a_hold_in_a_folder_that_was_renamed_is_lost_and_not_released() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("deploy");
+    std::fs::rename(scene.locks(), scene.path("elsewhere")).expect("another name");
+    client.notification("lost");
+    assert_eq!(client.refused("release", &of_hold(&hold)), "LOCK_LOST");
+    assert_eq!(client.end(), 0);
+    let events = scene.run(["audit", "--output", "json"]).json();
+    let events = events["data"]["events"].as_array().unwrap().clone();
+    let told = |word: &str| events.iter().any(|event| event["event"] == word);
+    assert!(told("lock_lost") && !told("lock_released"), "{events:?}");
+}
+
 #[test]
 fn an_audit_that_cannot_be_written_is_told_of_once() {
     let scene = Scene::new();

@@ -44,6 +44,8 @@ pub(super) struct HoldPart {
     /// The id under which the audit knows it.
     id: RequestId,
     pub(super) is_group: bool,
+    /// A look has found it lost.
+    pub(super) is_lost: AtomicBool,
     /// The variables that the project gives to work under it. Unknown of a hold that was adopted.
     pub(super) env_of_project: Vec<(String, String)>,
 }
@@ -79,6 +81,7 @@ impl HoldPart {
             claim,
             id,
             is_group,
+            is_lost: AtomicBool::new(false),
             env_of_project,
         };
         (part, life)
@@ -270,7 +273,7 @@ fn give_back(part: &HoldPart, is_first: bool) -> Result<bool, StoreError> {
     let occasion = part.occasion(&now);
     let writer = &session.audit_writer;
     match left {
-        Ok(Left::Released { held_ms }) => {
+        Ok(Left::Released { held_ms }) if !part.is_lost.load(Ordering::Relaxed) => {
             writer.released(
                 &mut reporter,
                 occasion,
@@ -281,7 +284,8 @@ fn give_back(part: &HoldPart, is_first: bool) -> Result<bool, StoreError> {
             Ok(true)
         }
         Ok(Left::Withdrawn) => Ok(true),
-        Ok(Left::Absent) => {
+        // What is tidied up in a folder that was renamed has excluded nobody any more.
+        Ok(Left::Released { .. } | Left::Absent) => {
             writer.lost(&mut reporter, occasion, part.claim.token);
             Ok(false)
         }
@@ -441,6 +445,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(HoldPart, Life)>, Failur
                 handle,
                 id: RequestId::as_recorded(known_as(&claim.holder)),
                 is_group: known.group,
+                is_lost: AtomicBool::new(false),
                 env_of_project: Vec::new(),
                 claim,
             };

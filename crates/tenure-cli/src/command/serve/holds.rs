@@ -9,6 +9,7 @@ use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use tenure_core::LockName;
 use tenure_engine::inherited::{self, AROUND};
@@ -362,6 +363,9 @@ impl Serve {
         by: Option<&str>,
         is_renewed: bool,
     ) {
+        if news.lost.is_some() {
+            part.is_lost.store(true, Ordering::Relaxed);
+        }
         match &news.lost {
             Some(Loss::Gone(_)) => self.lose(hold, "gone"),
             Some(Loss::Silence { .. }) => self.lose(hold, SILENCE),
