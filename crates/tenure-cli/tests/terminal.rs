@@ -345,9 +345,21 @@ fn terminal_top_follows_the_locks_and_its_keys() {
     terminal.keys("c");
     shown("the question", &["deploy: ask the holder to stop?"]);
     terminal.keys("y");
-    shown("the answer", &["asked the holder of deploy to stop"]);
+    shown("the answer", &["asked request", "to stop, in deploy"]);
     let _ = held.finish().expect(79, "it was asked to stop");
     let _ = waiting.finish().expect(0, "the waiter had its turn");
+    let asked_about = terminal.scene.hold("deploy", ["-q", "--actor", "cho"]);
+    shown("the next holder", &["cho (PID"]);
+    terminal.keys("c");
+    shown("the question", &["deploy: ask the holder to stop?"]);
+    let _ = asked_about.open().expect(0, "it ends by itself");
+    let next = terminal.scene.hold("deploy", ["-q", "--actor", "dan"]);
+    terminal.keys("y");
+    shown(
+        "that the one of the question is gone",
+        &["no run with request id"],
+    );
+    let _ = next.open().expect(0, "nobody asked it to stop");
     terminal.until("an empty frame", |screen| {
         screen.contains("no lock has the text")
     });

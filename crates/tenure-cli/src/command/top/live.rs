@@ -309,8 +309,12 @@ impl Live<'_> {
         };
         let question = format!("{}: {does}? y does, any other key does not", view.called());
         let name = view.name.clone();
+        // Whoever has the lock by the time of the answer was not asked about.
+        let only = holder.filter(|_| view.other_holders.is_empty());
+        let meant = only.map(|holder| Typed::of(&*holder.request_id, value::request_id));
         self.asked = Some(CancelArgs {
             name: Some(Typed::of(&*name, value::name)),
+            request_id: meant.filter(|id| id.value("").is_ok()),
             orphan,
             force,
             yes: orphan,
