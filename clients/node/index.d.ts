@@ -86,7 +86,7 @@ export interface LockOptions extends Place {
   cancelInProgress?: boolean;
   /** Keeps the place in line for a minute when the wait is over, and comes back to it. */
   ticket?: number | 'auto';
-  /** How long the hold outlives its last renewal, where the holder cannot be watched. */
+  /** How long the hold lasts after its last renewal, if the holder cannot be seen. */
   ttl?: number;
   /** The task that asks. It is refused a lock that it has itself; another task waits. `withLock` says it by itself. */
   caller?: string;

@@ -71,9 +71,8 @@ flags! {
             conflicts_with = "store"
         )]
         scope: Option<Scope>;
-        /// Rules and words of another system, as sprint or fleet.
+        /// Rules and file formats of the locks: native, sprint, resume, session or fleet
         ///
-        /// By them locks are kept and judged: native, sprint, resume, session or fleet
         /// [default: what tenure.toml says, else native; env: TENURE_PROFILE]
         #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
         profile: Option<String>;
@@ -83,7 +82,7 @@ flags! {
         /// Name of the lock's file [default: .sprint-running]
         #[arg(long, value_name = "FILE", help_heading = SPRINT)]
         lock_file_name: Option<String>;
-        /// When a lock no longer counts [default: 10m]
+        /// Age at which a lock is stale [default: 10m]
         #[arg(long, value_name = "DURATION", help_heading = SESSION)]
         stale_after: Option<Typed<Duration>>, read value::lease;
         /// What to print: text, json or yaml [env: TENURE_OUTPUT]
@@ -103,7 +102,7 @@ flags! {
         /// Trust the locks of a network file system
         #[arg(long, help_heading = GLOBAL, hide_short_help = true)]
         allow_network_fs: bool;
-        /// Print errors only, and nothing where a lock is held
+        /// Print errors only, and nothing if a lock is held
         #[arg(short, long, help_heading = GLOBAL, conflicts_with = "verbose")]
         quiet: bool, plain "-q";
         /// Say more about what happens
@@ -132,9 +131,9 @@ flags! {
 /// In whose name a call is made.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Calling {
-    /// The agent in whose name: HOST/SESSION, or HOST/SESSION/AGENT for one agent of a session
+    /// The agent that the caller acts for: HOST/SESSION, or HOST/SESSION/AGENT for one agent of a session
     ///
-    /// [env: TENURE_AS]; a TENURE_AS that the caller has inherited is only a label: what it takes is not that agent's
+    /// [env: TENURE_AS]; an inherited TENURE_AS is only a label: the hold is not the agent's
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
 }
@@ -145,9 +144,9 @@ pub(crate) struct OfPath {
     /// The lock of this file or folder, in place of NAME; it need not exist yet
     #[arg(long, value_name = "PATH", help_heading = AGENTS, hide_short_help = true, conflicts_with = "name", value_hint = ValueHint::FilePath)]
     pub(crate) path: Option<PathBuf>,
-    /// Whose PATH is the same: worktree (this very file) or repo (that file in all work trees)
+    /// Work trees that share the lock of PATH: worktree (only this one) or repo (all of the repository)
     ///
-    /// [default: as the rule of tenure.toml for the path says, else worktree]
+    /// [default: by the path's rule in tenure.toml, else worktree]
     #[arg(
         long,
         value_name = "RANGE",
@@ -166,7 +165,7 @@ pub(crate) struct OfPath {
 pub(crate) struct OfLock {
     #[command(flatten)]
     pub(crate) path: OfPath,
-    /// The lock of this group, in place of NAME; in capitals or not
+    /// The lock of this group, in place of NAME; upper and lower case are the same
     #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(value::group))]
     pub(crate) group: Option<Typed<LockName>>,
 }
@@ -189,9 +188,9 @@ flags! {
     pub(crate) struct Claiming {
         #[command(flatten)]
         patience: Patience;
-        /// How long the hold outlives its last heartbeat.
+        /// How long the hold lasts after its last heartbeat.
         ///
-        /// Counts where the holder cannot be watched
+        /// Counts only if the holder cannot be seen
         #[arg(long, value_name = "DURATION")]
         ttl: Option<Typed<Duration>>, read value::lease, plain "--ttl", key ttl;
         /// The id that renews and releases this hold [default: generated]
@@ -199,24 +198,24 @@ flags! {
         request_id: Option<Typed<RequestId>>, read value::request_id, plain "--request-id";
         /// Ask a live holder to stop.
         ///
-        /// A detached hold has no process to ask: it is overridden (that needs --yes)
+        /// Overrides a detached hold, which needs --yes
         #[arg(long, visible_alias = "force-lock")]
         force: bool;
         /// Confirm --force
         #[arg(long, requires = "force", hide_short_help = true)]
         yes: bool;
-        /// Hold it beside other shared holders.
+        /// Share the lock with other shared holders.
         ///
-        /// Never beside an exclusive one
+        /// An exclusive holder has it alone
         #[arg(short, long, conflicts_with = "slots")]
         shared: bool;
-        /// Hold one of N slots, so N hold it at a time.
+        /// Take one of N slots: N holders at a time.
         ///
-        /// The number of the slot is in TENURE_SLOT, 0 to N-1
+        /// TENURE_SLOT is the number of the slot, 0 to N-1
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         slots: Option<u32>;
-        /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
-        /// place of the script or agent that calls this), or the ticket that a refusal names
+        /// Keep the place in line for a minute after the wait has timed out, and come back to it: auto
+        /// (the place of the calling script or agent), or the ticket of a refusal
         #[arg(long, value_name = "TICKET", hide_short_help = true)]
         ticket: Option<Typed<Ticket>>, read value::ticket;
         /// On whose behalf [default: $USER; fleet: $ACTOR]
@@ -225,10 +224,10 @@ flags! {
         /// What the sprint works on
         #[arg(long, value_name = "SPEC", help_heading = SPRINT)]
         epic_spec: Option<String>;
-        /// The intent's name, where its file says none
+        /// The intent's name, if its file has none
         #[arg(long, value_name = "NAME", help_heading = FLEET)]
         intent_name: Option<String>;
-        /// The intent's version, where its file says none
+        /// The intent's version, if its file has none
         #[arg(long, value_name = "V", help_heading = FLEET)]
         intent_version: Option<String>;
         /// The intent's file: lock, mode, ttl and name
@@ -237,15 +236,15 @@ flags! {
         /// A parameter of the intent (repeatable)
         #[arg(long, value_name = "K=V", help_heading = FLEET)]
         param: Vec<Typed<(String, String)>>, read value::pair;
-        /// A fact to be kept with the lock (repeatable)
+        /// A fact to keep with the lock (repeatable)
         #[arg(long, value_name = "K=V", help_heading = FLEET)]
         metadata: Vec<Typed<(String, String)>>, read value::pair;
-        /// Force the hold to the disk before the answer, so that no power cut takes it back.
+        /// Write the hold to the disk before the answer, so that it survives a power cut.
         ///
-        /// Each change of the lock waits for the disk while this holds it
+        /// Each change of the lock waits for the disk while the hold lasts
         #[arg(long, hide_short_help = true)]
         durable: bool;
-        /// What it is held for; waiting callers see it
+        /// The reason of the hold; waiting callers see it
         #[arg(long, value_name = "TEXT")]
         why: Option<String>;
     }

@@ -38,7 +38,7 @@ const AFTER_HELP: &str = "\
 Examples:
   tenure run backup -- ./backup.sh  one at a time, the others wait in turn
   tenure check backup               who holds it, since when, why, who waits
-  tenure VERB -h                    what people use of a verb; --help has all
+  tenure VERB -h                    the usual flags of a verb; --help has all
 
 Exit codes:
   0 success                   5 not found             79 superseded
@@ -48,10 +48,10 @@ Exit codes:
   4 held, stale, unreadable   12 store unusable       127 command not found
 A command that runs keeps its own; 128+N: ended by signal N; `flock` has flock(1)'s.
 
-Locks live in --dir or --scope, else where the run around the call has its own, else in $TENURE_DIR or \
-$TENURE_SCOPE, else where the nearest tenure.toml, the user's or the machine's says, else in \
-$XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks). What the run around a call did not see counts before \
-that run: another value of a variable, a tenure.toml of another project.";
+The first of these names the place of the locks: --dir, --store or --scope; the run around the call; \
+$TENURE_STORE, $TENURE_DIR or $TENURE_SCOPE; the nearest tenure.toml, the user's or the machine's. Without any \
+of them it is $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks). A variable or a project's tenure.toml \
+counts before the run around the call if it has changed since that run started.";
 
 /// The command line, as clap reads it.
 #[derive(Debug, Parser)]

@@ -286,7 +286,7 @@ def lock(
     shared: hold it beside other shared holders.
     slots: how many may hold it at once; the hold has the number of its slot.
     group, cancel_in_progress: as `tenure run --group`: one run of a group works, and a newer one may end it.
-    ttl: seconds that a hold outlives its last renewal, where nothing stronger than that can be seen.
+    ttl: seconds that a hold lasts after its last renewal, if the holder cannot be seen.
     dir, store: the folder of the locks, or its URL; else as the command line finds it.
     """
     return Lock(

@@ -306,8 +306,12 @@ pub(crate) const OPTIONS: [OptionHelp; 13] = [
         "",
         "One holder at a time; this is the default",
     ),
-    option(&["-s", "--shared"], "", "Beside others that hold it shared"),
-    option(&["-u", "--unlock"], "", "Let go of the lock"),
+    option(
+        &["-s", "--shared"],
+        "",
+        "Share the lock with other shared holders",
+    ),
+    option(&["-u", "--unlock"], "", "Release the lock"),
     option(&["-n", "--nb", "--nonblock"], "", "Do not wait"),
     option(
         &["-w", "--wait", "--timeout"],
@@ -317,12 +321,12 @@ pub(crate) const OPTIONS: [OptionHelp; 13] = [
     option(
         &["-E", "--conflict-exit-code"],
         "N",
-        "The exit code if it is not had in time [default: 1]",
+        "The exit code if the wait times out [default: 1]",
     ),
     option(
         &["-o", "--close"],
         "",
-        "Do not hand the lock down to the command",
+        "The command does not inherit the lock",
     ),
     option(
         &["-F", "--no-fork"],
@@ -343,7 +347,7 @@ pub(crate) const OPTIONS: [OptionHelp; 13] = [
     option(
         &["--verbose"],
         "",
-        "Say how long the lock took, or why it was not had",
+        "Say how long the lock took, or why it was refused",
     ),
     option(&["-h", "--help"], "", "Print help"),
     option(&["-V", "--version"], "", "Print version"),
@@ -365,7 +369,7 @@ pub(crate) const USAGES: [&str; 3] = [
 /// What else there is to know, a paragraph a line.
 pub(crate) const NOTES: [&str; 3] = [
     "Option parsing stops at the first word that is not an option. The file is created if it is not there, and stays.",
-    "Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) not had in time, 64 wrong \
+    "Exit codes: the command's own, 128+N if signal N ended it; 1 (or -E) wait timed out, 64 wrong \
      call, 65 cannot be locked, 66 cannot be opened, 69 command not runnable, 71 system error, \
      73 cannot be created.",
     "It excludes flock(1) and is excluded by it. Nothing is recorded: `tenure run NAME -- CMD` also \

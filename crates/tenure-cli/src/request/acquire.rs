@@ -22,7 +22,8 @@ use tenure_engine::intent;
   tenure acquire deploy --owner none --ttl 5m  no process: renew within 5 min
   tenure acquire deploy --request-id run-42    to ask again by that id is fine
 
-Give it back with `tenure release NAME` from the owner itself, from anywhere else with the id that `acquire` prints. A lock whose owner ends is free at once.")]
+Release it with `tenure release NAME` from the same caller, or from anywhere with the id that `acquire` prints. \
+If the owner ends, the lock is free at once.")]
 pub(crate) struct AcquireArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
@@ -34,15 +35,15 @@ pub(crate) struct AcquireArgs {
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Whose life the lock follows: a PID, job, parent, none or auto.
+    /// Process whose life the lock follows: a PID, job, parent, none or auto.
     ///
-    /// job: of CI; auto: what outlives this call and ends with the work
+    /// job: the CI job; auto: a process that outlives this call and ends with the work
     #[arg(long, value_name = "OWNER", default_value = value::OWNER, alias = "pid", value_parser = typed(value::owner))]
     pub(crate) owner: Typed<Owner>,
     /// `-`: read the call from stdin, as YAML or JSON
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
-    /// The age at which the hold ends, whatever is renewed [default: 2h with --as]
+    /// Maximum age of the hold, in spite of renewals [default: 2h with --as]
     #[arg(long, value_name = "DURATION", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::lease))]
     pub(crate) max_age: Option<Typed<Duration>>,
     #[command(flatten)]

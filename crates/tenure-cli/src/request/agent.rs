@@ -19,14 +19,14 @@ use clap::Args;
   tenure agent install codex --user      for you, in all folders
   tenure agent install claude --dry-run  show the difference, change nothing
   tenure agent status claude             whether it is on, and what is wrong
-  tenure agent uninstall claude          give back the files as they were
+  tenure agent uninstall claude          restore the files
 
-install puts hooks, a server and a skill into the host's own files, and keeps every other byte of them. \
-uninstall gives back the old files, or takes tenure out of them if they were edited since. tenure.toml \
-says which commands and files are locked; without it the hooks change nothing.
+install adds hooks, a server and a skill to the host's own files, and keeps every other byte of them. uninstall \
+restores the old files, or removes tenure's part from files that were edited since. tenure.toml says which \
+commands and files are locked; without it the hooks change nothing.
 
-An agent runs `tenure agent probe HOST` once, as a command of its own: the answer says whether the hook \
-was called and whether the host ran the command that the hook had written.
+An agent runs `tenure agent probe HOST` once, as a separate command. The answer says whether the host called the \
+hook, and whether it ran the hook's command.
 
 Exit code of status and probe: 0, or 1 if something is wrong."
 )]

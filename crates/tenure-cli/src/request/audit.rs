@@ -11,16 +11,17 @@ use tenure_engine::audit::{Entry, EventName, Filter};
 /// `audit`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure audit deploy --since 1h        what happened to it in the last hour
+  tenure audit deploy --since 1h        what happened to deploy in the last hour
   tenure audit --since yesterday --waited   who waited longest, and behind whom
   tenure audit --since yesterday --held     who held a lock longest
-  tenure audit --event lock_refused     who was refused; what repeats is counted
+  tenure audit --event lock_refused     who was refused, and how often
   tenure audit --request-id run-42      what one run did
   tenure audit -f --since 0s            what happens from now on
   tenure audit -f --output json | jq .  the same, one JSON object per line
 
-Oldest first, in your time zone; with --output json in UTC. --output json prints one document (data.events); with -f it prints the events \
-themselves, one JSON object per line. Reads only: without an audit there are no events.")]
+The oldest event comes first. Times are in your time zone; with --output json in UTC. --output json prints one \
+document (data.events), or with -f one JSON object per line. audit only reads: without an audit there are no \
+events.")]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) sought: Sought,
@@ -36,7 +37,7 @@ pub(crate) struct AuditArgs {
     /// Only holds that have ended, the longest first
     #[arg(long, conflicts_with = "follow")]
     pub(crate) held: bool,
-    /// Go on showing events as they happen
+    /// Go on with new events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
     #[command(flatten)]
@@ -60,10 +61,10 @@ pub(crate) struct Sought {
     /// Not after this time
     #[arg(long, value_name = "TIME", value_parser = typed(value::moment))]
     pub(crate) until: Option<Typed<Moment>>,
-    /// Only what was done under this id
+    /// Only events with this id
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
-    /// Only what was done in the name of this agent, or of an agent of this session
+    /// Only events of this agent, or of an agent of this session
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
 }

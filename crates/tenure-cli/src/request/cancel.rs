@@ -19,32 +19,31 @@ use tenure_core::{LockName, RequestId};
   tenure cancel --orphan deploy   end the command of a tenure that was killed
   tenure cancel --force deploy    continue a stopped run, and have it end
 
-A supervised run ends its own work: cancel itself signals no process. A waiter leaves the line at once. The holder of an `acquire` \
-learns of it from `check` and `heartbeat`. Exit code: 5 if the lock is free, 4 if its holder cannot \
-hear of it.
+A supervised run ends its own work: cancel itself signals no process. A waiter leaves the line at once. The \
+holder of an `acquire` sees the request in `check` and `heartbeat`. Exit code: 5 if the lock is free, 4 if its \
+holder cannot be asked.
 
-With --orphan the command, which has to be the recorded process itself, and what descends from it are \
-ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 if the supervisor lives \
-or something else keeps the lock, 7 if they are another user's.
+--orphan ends the recorded command and its descendants, as their supervisor would. Exit code: 0 when they are \
+gone, 4 if the supervisor lives or another process keeps the lock, 7 if they are another user's.
 
-With --force a holder that is stopped (SIGSTOP, Ctrl-Z) is continued, so that it ends its work. It has to be the recorded \
-process itself. Exit code: 0 once its hold has ended, 4 if it has not, 7 if it is another user's.")]
+--force continues the recorded holder if it is stopped (SIGSTOP, Ctrl-Z), so that it ends its work. Exit code: 0 \
+when its hold has ended, 4 if it has not, 7 if it is another user's.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) of: OfLock,
-    /// The one run that is meant, waiting or working [default: all that hold the lock]
+    /// Only this run, waiting or working [default: all that hold the lock]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
     /// The caller's own request id [default: generated]
     #[arg(long, value_name = "ID", hide_short_help = true, value_parser = typed(value::request_id))]
     pub(crate) by: Option<Typed<RequestId>>,
-    /// What for; the holder is told
+    /// The reason; the holder sees it
     #[arg(long, value_name = "TEXT", conflicts_with = "orphan")]
     pub(crate) why: Option<String>,
-    /// On whose behalf; the holder is told [default: $USER; fleet: $ACTOR]
+    /// On whose behalf; the holder sees it [default: $USER; fleet: $ACTOR]
     #[arg(long, value_name = "NAME", conflicts_with = "orphan")]
     pub(crate) actor: Option<String>,
     /// End the work of a run whose supervisor is dead
@@ -53,7 +52,7 @@ pub(crate) struct CancelArgs {
     /// Continue a holder that is stopped, so that it ends its work
     #[arg(id = "continues", long = "force", conflicts_with = "orphan")]
     pub(crate) force: bool,
-    /// How long the work is given from now on before it is killed [default: as its run says]
+    /// Time from now until the work is killed [default: as its run says]
     ///
     /// Shortens the grace of work that is ending already, and never extends one
     #[arg(long, value_name = "DURATION", value_parser = typed(value::duration))]

@@ -14,8 +14,8 @@ use tenure_core::{LockName, Mode, RequestId};
   tenure check deploy --output json  the same for a program
   tenure check                       every lock; exit 4 if any is another's
 
-Exit code: 0 free (a lock that a dead holder left behind counts as free) or mine, 4 held or \
-unreadable. Reads only: it creates nothing and takes nothing.")]
+Exit code: 0 if the lock is free (also if its holder is dead) or mine, 4 if it is held or unreadable. check only \
+reads: it creates and takes nothing.")]
 pub(crate) struct CheckArgs {
     /// The name of the lock; all of them if it is left out
     #[arg(value_name = "NAME", value_parser = typed(value::name))]

@@ -11,9 +11,8 @@ use std::ffi::OsString;
   tenure completions zsh > \"${fpath[1]}/_tenure\"
   tenure completions fish > ~/.config/fish/completions/tenure.fish
 
-The script asks the tenure on the PATH what may stand where the cursor is: verbs, flags, and the names \
-of the locks, groups and profiles that there are. Such a question reads only, says nothing that is \
-wrong and ends within half a second. Servers (etcd) are not asked.")]
+The script asks the tenure on the PATH for completions: verbs, flags, and names of locks, groups and profiles. \
+That only reads, prints no error and takes at most half a second. It asks no servers (etcd).")]
 pub(crate) struct CompletionsArgs {
     /// The shell that reads it
     #[arg(value_name = "SHELL")]

@@ -8,11 +8,12 @@ use std::time::Duration;
 /// `demo`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure demo                      twenty seconds, and nothing is left
+  tenure demo                      twenty seconds; leaves nothing behind
   tenure demo | cat                the same for a reader without colours
 
-Five scenes with real calls in a scratch folder: two workers take turns, a killed holder is followed at once, a newer run ends an \
-older one, two agents want one file, and the audit has it all. Your own locks, audit and configuration are not touched.")]
+Five scenes with real calls in a scratch folder: two workers take turns, the next caller follows a killed \
+holder at once, a newer run ends an older one, two agents want one file, and the audit shows it all. The demo \
+does not use your own locks, audit and configuration.")]
 pub(crate) struct DemoArgs {
     /// How long a beat of the story takes.
     #[arg(long, hide = true, value_name = "DURATION", value_parser = typed(value::duration))]

@@ -17,11 +17,11 @@ use {
   tenure doctor                  which folder or servers, and what is wrong
   tenure doctor --output json | jq '.data // .error.context | .checks[]'
 
-First it says which folder or servers a call made here uses, what says so, for whom they are, and what \
-they are on. Then each check is ok, a note, or wrong. What is wrong has a line that says how to mend it. \
-Whether locks hold is tried by two processes, with a file that has no name.
+doctor first says which folder or servers a call here uses, why, who can use them, and on which file system they \
+are. Then each check is ok, a note, or wrong, with a line that says what to do. Two processes test the locks, \
+with a file that has no name.
 
-It changes nothing.
+doctor changes nothing.
 
 Exit code: 0 if nothing is wrong (there may be notes), 1 if something is.")]
 pub(crate) struct DoctorArgs {

@@ -17,15 +17,15 @@ use tenure_core::LockName;
   tenure fence check 17 --name deploy    does anybody hold it with token 17?
   tenure fence check 17 --guard db.mark  the resource's side: 80 if too late
 
-Without --guard, the lock is asked: 0 if a live hold has the token, 80 if none has (any more), 12 if \
-that cannot be found out. It reads only, and the answer may be old when it arrives.
+Without --guard, tenure reads the lock: 0 if a live hold has the token, 80 if none has it (any more), 12 if \
+tenure cannot find out. The answer may be old when it arrives.
 
-With --guard, the resource answers for itself, and no lock is looked at: FILE keeps the highest \
-token that was seen. An equal or higher one is recorded (0), a lower one refused (80). This is what \
-stops a holder that slept through the loss of its lock; docs/fencing.md shows how."
+With --guard, tenure reads no lock: FILE keeps the highest token that the resource has seen. An equal or higher \
+token is recorded (0), a lower one is refused (80). This stops a holder that was paused while it lost its lock; \
+docs/fencing.md shows how."
 )]
 pub(crate) struct FenceArgs {
-    /// What to do; there is nothing else yet
+    /// What to do
     #[arg(value_name = "check", hide_possible_values = true)]
     pub(crate) action: FenceAction,
     /// The fencing token: 1 to 9007199254740991 [default: $TENURE_TOKEN]

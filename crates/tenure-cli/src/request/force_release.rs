@@ -14,7 +14,7 @@ use tenure_core::{Force, LockName, RequestId};
   tenure force-release deploy --yes --token 17   only the hold that you saw
   tenure --profile fleet force-release app-prod  remove a stale lock only
 
-A supervised run is never ended from outside: `tenure cancel` asks it to stop.")]
+force-release never ends a supervised run: `tenure cancel` asks it to stop.")]
 pub(crate) struct ForceReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
@@ -27,7 +27,7 @@ pub(crate) struct ForceReleaseArgs {
     /// Only the hold with this fencing token, likewise
     #[arg(long, value_name = "TOKEN", value_parser = typed(value::token))]
     pub(crate) token: Option<Typed<u64>>,
-    /// Confirm, where a live hold would be ended
+    /// Confirm the end of a live hold
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]

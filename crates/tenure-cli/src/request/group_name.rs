@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   tenure run --group \"$(tenure group-name)\" --cancel-in-progress -- ./agent
   tenure group-name --prefix agent               agent-issue-42
-  tenure group-name --event issues --number 42   the facts by hand
+  tenure group-name --event issues --number 42   without the event's file
 
   an issue and its comments                 issue-N
   a pull request, its reviews and comments  pr-N
@@ -17,8 +17,8 @@ use std::path::PathBuf;
   a dispatch                                dispatch-RUNID
   anything else                             other-RUNID
 
-Without flags the facts come from GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and GITHUB_RUN_ID, which GitHub \
-Actions sets. The event's file is read only where the number is needed and not given.")]
+Without flags tenure reads GITHUB_EVENT_NAME, GITHUB_EVENT_PATH and GITHUB_RUN_ID, which GitHub Actions sets. It \
+reads the event's file only if it needs the number.")]
 pub(crate) struct GroupNameArgs {
     /// The name of the event [env: GITHUB_EVENT_NAME]
     #[arg(long, value_name = "NAME")]
@@ -32,7 +32,7 @@ pub(crate) struct GroupNameArgs {
     /// The event as a JSON file [env: GITHUB_EVENT_PATH]
     #[arg(long, value_name = "FILE", conflicts_with = "number", value_hint = ValueHint::FilePath)]
     pub(crate) event_file: Option<PathBuf>,
-    /// What stands before the name, with a hyphen between them
+    /// Prefix of the name, followed by a hyphen
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
     #[command(flatten)]

@@ -13,11 +13,11 @@ use clap::Args;
 /// `hook`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure hook claude < event.json  what Claude Code is answered to this event
+  tenure hook claude < event.json  the answer to this event of Claude Code
   tenure hook codex < event.json   the same for Codex
 
-The host of a coding agent calls this before and after each call of a tool: one event comes on stdin as \
-JSON, one answer goes to stdout. A call that no rule of tenure.toml is about gets no answer. The rules:
+The host of a coding agent calls the hook before and after each tool call: one event as JSON on stdin, one \
+answer on stdout. A call that matches no rule of tenure.toml gets no answer. The rules:
 
   [[agent.command]]
   match = [\"cargo test\"]     # these commands run under the lock
@@ -26,8 +26,8 @@ JSON, one answer goes to stdout. A call that no rule of tenure.toml is about get
   [[agent.path]]
   match = [\"migrations/**\"]  # one agent at a time edits these files
 
-The exit code is 0, also where tenure itself fails: then the rule's on_error decides, open or closed. The \
-page docs/agents.md says what rules stop, and what they do not.")]
+The exit code is always 0. If tenure itself fails, the rule's on_error decides: open or closed. The page \
+docs/agents.md says what rules stop, and what they do not.")]
 pub(crate) struct HookArgs {
     /// The program that calls it
     #[arg(value_name = "HOST")]

@@ -11,13 +11,13 @@ use tenure_core::{AgentKey, LockName};
 #[derive(Debug, Clone, Default, Args)]
 #[command(after_help = "Examples:
   tenure list
-  tenure list --all                free ones too
+  tenure list --all                free locks too
   tenure list -q                   one line for each lock, without who waits
   tenure list --sort queue         the longest queue first
   tenure list --output json | jq '.data.locks[] | {name, standing}'
 
-On a terminal the table is as wide as that, elsewhere as COLUMNS says; without it nothing is cut. JSON and YAML have every lock, with \
-its standing.")]
+On a terminal the table is as wide as the terminal, elsewhere as COLUMNS says; without COLUMNS nothing is cut. \
+JSON and YAML have every lock, with its standing.")]
 pub(crate) struct ListArgs {
     /// Only this lock
     #[arg(value_name = "NAME", value_parser = typed(value::name))]

@@ -15,7 +15,7 @@ pub(crate) struct ManArgs {
     /// The verb of the page [default: tenure itself; with --to all of them]
     #[arg(value_name = "VERB")]
     pub(crate) verb: Option<String>,
-    /// Write files into this folder, which is made if it is not there
+    /// Write files into this folder; creates it if necessary
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) to: Option<PathBuf>,
     /// Refused: there is one form only.

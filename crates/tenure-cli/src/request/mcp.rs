@@ -14,10 +14,10 @@ use clap::Args;
 /// `mcp`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "An agent's host starts this as its child and speaks the Model Context Protocol with it, on stdin and \
-stdout. The agent gets six tools: lock_acquire, lock_release, lock_check, lock_list, lock_wait and lock_cancel. The \
-holds belong to the process that starts this. They end when the agent releases them or that process ends; \
-not when this process ends: a new one knows them. The page docs/agents.md has the tools.
+    after_help = "An agent's host starts this server as its child, and speaks the Model Context Protocol with it on stdin and \
+stdout. The agent gets six tools: lock_acquire, lock_release, lock_check, lock_list, lock_wait and lock_cancel. The holds \
+belong to the host. They end when the agent releases them or the host ends. If the server ends, they go on, \
+and a new server knows them. The page docs/agents.md has the tools.
 
 Examples:
   tenure mcp                 as the command of a host's MCP server

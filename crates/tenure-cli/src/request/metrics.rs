@@ -27,16 +27,16 @@ const FOLDER: &str = "metrics";
   tenure metrics --textfile /var/lib/prometheus/node-exporter/tenure.prom
                                     write them for the node exporter
 
-Counts come from the audit, and what is held and waited for now from the locks. Each call counts what was recorded since the one \
-before, so no count falls when the audit is rotated or one of its files is removed.")]
+Counts come from the audit; present holds and waiters come from the locks. Each call adds what was recorded \
+since the call before, so no count falls when the audit is rotated or one of its files is removed.")]
 pub(crate) struct MetricsArgs {
-    /// Write them as a whole to this file (NAME.prom), for the node exporter's textfile collector
+    /// Write the metrics to this file (NAME.prom), in one step, for the node exporter's textfile collector
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) textfile: Option<PathBuf>,
-    /// How many locks have a label of their own; the others are counted together as (other) [default: 100]
+    /// Number of locks with their own label; the others are counted together as (other) [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) max_locks: Option<u32>,
-    /// Where the counts are kept [default: a file in ~/.local/state/tenure/metrics]
+    /// File with the counts so far [default: a file in ~/.local/state/tenure/metrics]
     #[arg(long, value_name = "FILE", hide_short_help = true, value_hint = ValueHint::FilePath)]
     pub(crate) state: Option<PathBuf>,
     #[command(flatten)]

@@ -19,14 +19,13 @@ use {
   tenure push --branch main -w 5m       to main; wait 5 minutes for other pushes
   tenure push --attempts 10 --output json
 
-Pushes HEAD:BRANCH with git. When another push came first, or the connection broke, it waits \
-(--backoff, then twice, four, eight and sixteen times as long, each a quarter more or less), does \
-`git pull --rebase` and tries again. Any other failure ends at once, in git's own words. A rebase \
-that conflicts is aborted and leaves everything as it was. Nothing is ever forced. A branch without an \
-upstream on that remote is not pushed unless --branch says where to. Your pushes on this machine to one \
-branch come one after the other, by a lock in your own folder (TENURE_DIR does not move it, --dir \
-does); without --wait they wait for it as long as it takes. Exit code: 0 pushed, 1 not pushed, 4 the \
-lock was not free in time, 5 it is not known where to.")]
+Pushes HEAD:BRANCH with git. If another push came first, or the connection broke, push waits (--backoff, then \
+twice, four, eight and sixteen times as long, each a quarter more or less), does `git pull --rebase` and tries \
+again. Any other failure ends at once, with git's message. A rebase with a conflict is aborted, and everything \
+is as before. push never uses force. A branch without an upstream on that remote needs --branch. Your pushes on \
+this machine to one branch take turns, by a lock in your own folder (--dir changes the folder, TENURE_DIR does \
+not); without --wait the wait has no limit. Exit code: 0 pushed, 1 not pushed, 4 the wait for the lock timed \
+out, 5 no branch to push to.")]
 pub(crate) struct PushArgs {
     /// Where to push: a remote of this repository, or a URL
     #[arg(long, value_name = "NAME", default_value = "origin")]

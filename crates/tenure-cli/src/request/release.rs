@@ -13,7 +13,8 @@ use tenure_core::{LockName, RequestId};
   tenure release deploy                      from the script that acquired it
   tenure release deploy --request-id run-42  from a sub-shell, or anywhere
 
-Only the owner can release: without an id the process whose life the lock follows. Releasing a free lock succeeds with a warning.")]
+Without the id only the caller that took the lock can release it, or its owner once that caller has ended. To \
+release a free lock succeeds, with a warning.")]
 pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]

@@ -34,11 +34,10 @@ const AFTER_HELP: &str = "Examples:
                                                the newest ends the one that runs
 
 The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, \
-TENURE_HELD, TENURE_AROUND and with --slots TENURE_SLOT. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
-released after the command has ended; if tenure itself is killed, the lock stays held until the \
-command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
-all that descends from it. What a command leaves behind when it ends by itself goes on, without \
-the lock (but for --wait-all).";
+TENURE_HELD, TENURE_AROUND and with --slots TENURE_SLOT. tenure exits with the command's exit code, or dies by the same \
+signal. The lock is released after the command has ended; if tenure itself is killed, the lock stays \
+held until the command ends. tenure passes a signal on to the command, and kills it with all its descendants after --grace. If the command ends by itself, processes that \
+it left behind go on without the lock (unless --wait-all is given).";
 
 flags! {
     /// `run`.
@@ -61,15 +60,15 @@ flags! {
         /// NAME:shared and NAME:slots=N say how
         #[arg(short, long = "lock", value_name = "NAME")]
         lock: Vec<Typed<Further>>, read value::further;
-        /// If it is held, do nothing and exit 0 (for cron).
+        /// If held, do nothing and exit 0 (for cron).
         ///
-        /// Says nothing then, and does not wait unless --wait says so
+        /// Prints no message then, and waits only with --wait
         #[arg(long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
         skip: bool;
         /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
         #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
         own_exit_code: Option<u8>;
-        /// Where the run around this one holds the lock already, go on under it instead of refusing
+        /// If the run around this one holds the lock, go on under its hold instead of refusing
         #[arg(hide_short_help = true, long)]
         reentrant: bool, key reentrant;
         /// How to wait: fifo (callers in turn), single (one waits, a newer one takes its place), max
@@ -85,10 +84,10 @@ flags! {
         queue: Option<Queue>, key queue;
         /// Group of runs: one at a time, the newest waits.
         ///
-        /// Beside a NAME it is taken first
+        /// With a NAME too, the group is taken first
         #[arg(long, value_name = "NAME", help_heading = "Groups")]
         group: Option<Typed<LockName>>, read value::group, key group;
-        /// Ask its run to stop, and take its place
+        /// Ask the group's run to stop; take its place
         #[arg(long, help_heading = "Groups")]
         cancel_in_progress: bool, key cancel_in_progress;
         /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
@@ -108,33 +107,32 @@ flags! {
             help_heading = "Groups"
         )]
         on_supersede: Option<String>, key on_supersede;
-        /// How long the work may take to end after it was asked to; then it is killed [default: 10s]
+        /// Time for the work to end after the first signal; then it is killed [default: 10s]
         #[arg(hide_short_help = true, long, value_name = "DURATION")]
         grace: Option<Typed<Duration>>, read value::duration, key grace;
-        /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
+        /// Time after which SIGTERM follows the first signal [default: three quarters of --grace]
         #[arg(hide_short_help = true, long, value_name = "DURATION")]
         term_after: Option<Typed<Duration>>, read value::duration, key term_after;
-        /// What asks the work to end when another run asks for the lock, when the lock is lost or when
-        /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
+        /// First signal to the work if another run asks for the lock, the lock is lost or --max-runtime
+        /// has passed: INT, TERM, HUP, USR1, ... [default: INT]
         #[arg(hide_short_help = true, long, value_name = "NAME")]
         signal: Option<Typed<i32>>, read value::signal, key signal;
-        /// How long the work may take before it is ended.
+        /// Maximum time for the work.
         ///
-        /// The exit code is 10 then
+        /// Then the work is ended, and the exit code is 10
         #[arg(long, value_name = "DURATION")]
         max_runtime: Option<Typed<Duration>>, read value::limit, key max_runtime;
-        /// Keep the lock until everything has ended that the command has started, daemons too
+        /// Keep the lock until all descendants of the command have ended, daemons too
         #[arg(hide_short_help = true, long)]
         wait_all: bool, key wait_all;
-        /// End the run when the process that started it ends, however that ends (for harnesses that kill)
+        /// End the run when the process that started it ends, even if it is killed
         #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
         die_with_parent: bool;
-        /// End the run when the process with this number ends, however it ends; auto: what an `acquire` would follow, if it can
-        /// be seen
+        /// End the run when the process with this PID ends; auto: the process that an `acquire` would
+        /// follow, if it can be seen
         #[arg(hide_short_help = true, long, value_name = "PID", value_parser = value::follow)]
         die_with: Option<Follow>;
-        /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
-        /// behind)
+        /// Do not let the command inherit the liveness lock (for commands that leave daemons behind)
         #[arg(hide_short_help = true, long)]
         close: bool, key close;
         /// Run one argument by $SHELL -c, as flock -c does
@@ -150,10 +148,10 @@ flags! {
             ]
         )]
         exec: bool, plain "--exec";
-        /// A command that undoes a failed one while the lock is still held; run by `sh -c`
+        /// Command to run (by `sh -c`) under the lock after the work has failed
         #[arg(hide_short_help = true, long, value_name = "CMD")]
         rollback: Option<String>, key rollback;
-        /// What the step is called that failed, for the audit [default: command]
+        /// Name of the step that failed, for the audit [default: command]
         #[arg(hide_short_help = true, long, value_name = "NAME")]
         failure_step: Option<String>;
         /// What to do when the lock is lost while the command runs: terminate or warn [default: terminate]
@@ -165,8 +163,8 @@ flags! {
             hide_possible_values = true
         )]
         on_lost: Option<OnLost>, key on_lost;
-        /// What to do where the place of the lock cannot be used: closed refuses, open runs the command without its lock and says
-        /// so [default: closed]
+        /// What to do if the place of the lock cannot be used: closed refuses, open runs the command
+        /// without its lock, with a warning [default: closed]
         #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = value::on_error)]
         on_error: Option<OnError>;
         #[command(flatten)]

@@ -12,11 +12,11 @@ use clap::Args;
 /// `serve`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    after_help = "For the authors of clients. A program starts this as its child, writes requests to its \
-stdin and reads answers from its stdout: JSON-RPC 2.0, one message a line. The holds belong to that \
-program. They end when it releases them, closes the stdin of this process, or ends; not when this process is \
-killed: a new one adopts them. The page docs/clients.md has the messages, \
-examples/serve a client in Python and a check for clients in any language.
+    after_help = "For authors of clients. A program starts serve as its child, writes requests to its stdin and reads answers from \
+its stdout: JSON-RPC 2.0, one message a line. The holds belong to that program. They end when it releases them, \
+closes serve's stdin, or ends. If serve is killed, they go on, and a new serve adopts them. The page \
+docs/clients.md has the messages; examples/serve has a client in Python, and a check for clients in any \
+language.
 
 Examples:
   tenure serve

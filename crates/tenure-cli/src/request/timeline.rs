@@ -21,8 +21,9 @@ use tenure_engine::audit::Filter;
   tenure timeline --output svg > night.svg   a picture for a report
   tenure timeline --output json | jq .data.summary
 
-The sums come first: the longest waits and holds, who blocked others most, who was refused. A hold is shown if a part of it lies between \
---since and --until. A page needs no network and no other file. Reads only: without an audit there is nothing to show."
+The summary comes first: the longest waits and holds, who blocked others most, who was refused. A hold is shown \
+if a part of it lies between --since and --until. A page needs no network and no other file. timeline only \
+reads: without an audit there is nothing to show."
 )]
 pub(crate) struct TimelineArgs {
     #[command(flatten)]

@@ -20,15 +20,15 @@ const INTERVAL_MIN: Duration = Duration::from_millis(200);
   tenure top --once                one frame as text, also without a terminal
   tenure top --scope machine       the locks of all users of this machine
 
-Locks that need a person come first (stopped, orphaned, unreadable), then those that are waited for, then those that are held longer \
-than usual. What is usual, and what happened lately, is read from the audit.
+Locks that need a person come first (stopped, orphaned, unreadable), then locks with waiters, then locks that \
+are held longer than usual. top reads the usual time, and what happened lately, from the audit.
 
 Keys: / filters, s sorts, Enter shows all of a lock, c asks its holder to stop, a shows free locks too, ? helps, q ends.")]
 pub(crate) struct TopArgs {
     /// Print one frame as text and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// How often to read locks whose store reports no change [default: 2s]
+    /// How often to poll locks whose store reports no changes [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = typed(value::duration), conflicts_with = "once")]
     pub(crate) interval: Option<Typed<Duration>>,
     #[command(flatten)]
