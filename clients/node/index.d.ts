@@ -191,7 +191,7 @@ export function list(options?: Place & { all?: boolean }): Promise<Facts[]>;
 export interface CancelOptions extends Place {
   /** The one run that is meant. */
   requestId?: string;
-  /** What for; the holder is told. */
+  /** The reason; the holder sees it. */
   why?: string;
 }
 
