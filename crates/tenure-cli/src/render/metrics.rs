@@ -232,14 +232,14 @@ impl<'a> Exposition<'a> {
         self.begin(name, "histogram", help);
         for lock in self.locks {
             let (labels, histogram) = (self.labels(lock), histogram(lock));
-            let mut count = 0;
+            let mut count = 0_u64;
             let text = &mut self.text;
             for (bound, more) in BOUNDS_MS.into_iter().zip(histogram.counts) {
-                count += more;
+                count = count.saturating_add(more);
                 let le = Seconds(bound);
                 let _ = writeln!(text, "tenure_{name}_bucket{{{labels},le=\"{le}\"}} {count}");
             }
-            count += histogram.longer;
+            count = count.saturating_add(histogram.longer);
             let sum = Seconds(histogram.sum_ms);
             let _ = write!(
                 text,

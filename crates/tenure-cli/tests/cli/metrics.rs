@@ -416,7 +416,16 @@ fn a_file_that_has_no_counts_or_those_of_another_audit_stays() {
         answer.stderr()
     );
     fs::remove_file(&state).unwrap();
+    Log::of(&scene).granted("deploy", 0);
     scene.run(words).expect(0, "the first");
+    let counts = fs::read_to_string(&state).unwrap();
+    let damaged = counts.replace("\"grants\":1,", &format!("\"grants\":{},", u64::MAX));
+    let damaged = damaged.replace("[0,", &format!("[{},", u64::MAX));
+    assert_ne!(counts, damaged);
+    fs::write(&state, damaged).unwrap();
+    Log::of(&scene).granted("deploy", 0);
+    scene.run(words).expect(0, "counts that cannot grow");
+    fs::write(&state, counts).unwrap();
     let other = scene.path("other");
     let words = words.into_iter().chain(["--dir", other.to_str().unwrap()]);
     let answer = scene.run(words).expect(2, "another place");

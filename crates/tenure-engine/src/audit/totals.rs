@@ -27,7 +27,7 @@ impl Histogram {
     fn add(&mut self, took_ms: u64) {
         let bucket = BOUNDS_MS.iter().position(|bound| took_ms <= *bound);
         let bucket = bucket.and_then(|at| self.counts.get_mut(at));
-        *bucket.unwrap_or(&mut self.longer) += 1;
+        count(bucket.unwrap_or(&mut self.longer));
         self.sum_ms = self.sum_ms.saturating_add(took_ms);
     }
 }
@@ -65,7 +65,7 @@ impl Totals {
     pub fn add(&mut self, event: EventName, entry: &Entry) {
         match event {
             EventName::LockAcquired => {
-                self.grants += 1;
+                count(&mut self.grants);
                 if let Some(waited_ms) = entry.number("waited_ms") {
                     self.waits.add(waited_ms);
                 }
@@ -79,22 +79,27 @@ impl Totals {
                 }
             }
             EventName::LockRefused => {
-                self.refusals += 1;
-                self.refusals_since_grant += 1;
+                count(&mut self.refusals);
+                count(&mut self.refusals_since_grant);
             }
             EventName::LockSkipped => {
-                self.skips += 1;
-                self.skips_since_grant += 1;
+                count(&mut self.skips);
+                count(&mut self.skips_since_grant);
             }
-            EventName::LockStolen => self.takeovers += 1,
-            EventName::LockLost => self.losses += 1,
-            EventName::LockSuperseded => self.supersedes += 1,
+            EventName::LockStolen => count(&mut self.takeovers),
+            EventName::LockLost => count(&mut self.losses),
+            EventName::LockSuperseded => count(&mut self.supersedes),
             EventName::LockReleaseFailed
             | EventName::HeartbeatFailed
             | EventName::OrphanEnded
             | EventName::LockCancelled => {}
         }
     }
+}
+
+/// Counts one more. Totals are kept in files, which a disk or a person may have damaged.
+fn count(total: &mut u64) {
+    *total = total.saturating_add(1);
 }
 
 /// How long a hold was held, by a line of an earlier version or of another program.
