@@ -107,6 +107,13 @@ pub(crate) enum Unheard {
     Failed(String),
 }
 
+impl Unheard {
+    /// The failure of a call whose answer was not written.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure::new(Exit::General, "ANSWER_LOST", self.to_string())
+    }
+}
+
 /// Undoes what the call did, and says how that ended.
 struct Undo(Box<dyn FnOnce(&mut Reporter) -> String + Send>);
 

@@ -61,7 +61,7 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
         .and_then(|()| printer.flush());
     match shown {
         Ok(()) | Err(Unheard::Gone) => {}
-        Err(unheard) => return Err(lost(&unheard)),
+        Err(unheard) => return Err(unheard.failure()),
     }
     warn_of_all(reporter, &events);
     let text = if is_empty { "no events" } else { "" };
@@ -256,7 +256,7 @@ fn follow(
     // The end is silent, for the caller that ends it knows why. Only events that could not be shown are reported.
     let over = |unheard: Option<Unheard>| {
         if let Some(unheard @ Unheard::Failed(_)) = unheard {
-            return Err(lost(&unheard));
+            return Err(unheard.failure());
         }
         let exit = stop_asked().map_or(Exit::Success, |number| cancelled_by(number, "audit").exit);
         Err(Failure::already_said(exit, output))
@@ -286,11 +286,6 @@ fn follow(
             return over(None);
         }
     }
-}
-
-/// The failure of a call whose events could not be shown.
-fn lost(unheard: &Unheard) -> Failure {
-    Failure::new(Exit::General, "ANSWER_LOST", unheard.to_string())
 }
 
 /// Whether a signal asks this process to end. If one asks it to pause, it pauses here.

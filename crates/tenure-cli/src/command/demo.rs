@@ -108,8 +108,11 @@ impl From<io::Error> for Step {
 }
 
 impl From<Unheard> for Step {
-    fn from(_: Unheard) -> Self {
-        Self::Unheard
+    fn from(unheard: Unheard) -> Self {
+        match unheard {
+            Unheard::Gone | Unheard::Stopped(_) => Self::Unheard,
+            Unheard::Failed(_) => Self::Failed(Box::new(unheard.failure())),
+        }
     }
 }
 

@@ -98,3 +98,16 @@ fn a_signal_ends_a_demo_and_leaves_nothing() {
         nothing_is_left(&scene, &scratch);
     }
 }
+
+#[test]
+fn a_story_that_cannot_be_written_is_no_success() {
+    let scene = Scene::new();
+    let scratch = scratch(&scene);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut demo = scene.tenure(["demo"]);
+    demo.env("TMPDIR", &scratch)
+        .stdout(full.expect("/dev/full"));
+    let status = demo.stderr(Stdio::null()).status().expect("it starts");
+    assert_eq!(status.code(), Some(1));
+    nothing_is_left(&scene, &scratch);
+}
