@@ -5,6 +5,7 @@
 #   clients/node/test.sh          TENURE_BIN, else target/debug/tenure
 #   clients/node/test.sh long     the storm for a minute with 32 programs of Node, then with 32 of Python and 16 shells beside
 #                                 them, and a minute of proper-lockfile's stress
+#   clients/node/test.sh fetch    only fetches what the tests need
 #
 # What the tests need beyond Node comes from npm and from Debian's sources into target/tools. Nothing of it is committed.
 set -euo pipefail
@@ -29,7 +30,7 @@ readonly PROPER_LOCKFILE_NEEDS=(
 )
 
 length=${1:-short}
-case $length in short | long) ;; *) die "usage: clients/node/test.sh [long]" ;; esac
+case $length in short | long | fetch) ;; *) die "usage: clients/node/test.sh [long|fetch]" ;; esac
 have node || die "node is missing."
 have npm || die "npm is missing."
 
@@ -37,7 +38,7 @@ here=$PWD/clients/node
 tools=$(target_dir)/tools/node-client
 TENURE_BIN=${TENURE_BIN:-$(target_dir)/debug/tenure}
 export TENURE_BIN
-[ -x "$TENURE_BIN" ] || die "$TENURE_BIN is missing: cargo build -p tenure-cli"
+[ -x "$TENURE_BIN" ] || [ "$length" = fetch ] || die "$TENURE_BIN is missing: cargo build -p tenure-cli"
 
 # Installs packages of npm into a folder, once for each list.
 need_npm() {
@@ -87,6 +88,7 @@ need_npm "$tools/types" "typescript@$TYPESCRIPT_VERSION" "@types/node@$NODE_TYPE
 need_npm "$tools/originals" "${PROPER_LOCKFILE_NEEDS[@]}"
 need_originals "$tools/originals"
 make_thread_sleep "$tools/originals"
+[ "$length" != fetch ] || exit 0
 export PROPER_LOCKFILE=$tools/originals/node_modules/proper-lockfile
 export TSC=$tools/types/node_modules/.bin/tsc
 

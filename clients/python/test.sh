@@ -3,6 +3,7 @@
 #
 #   clients/python/test.sh          TENURE_BIN, else target/debug/tenure
 #   clients/python/test.sh long     also the storm of two minutes, and the tests of filelock that take thousands of turns
+#   clients/python/test.sh fetch    only fetches what the tests need
 #
 # What the tests need beyond Python comes from PyPI into target/tools. Nothing of it is committed.
 set -euo pipefail
@@ -20,14 +21,14 @@ readonly FILELOCK_VERSION=3.32.7
 readonly FILELOCK_HASH=37b8a3d9811b0f9aef7e5ec5c71bb320de52df51e6ca9bcd6f5ad81187660da7
 
 length=${1:-short}
-case $length in short | long) ;; *) die "usage: clients/python/test.sh [long]" ;; esac
+case $length in short | long | fetch) ;; *) die "usage: clients/python/test.sh [long|fetch]" ;; esac
 have python3 || die "python3 is missing."
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "python3 is $(python3 -V); the package needs 3.11."
 
 tools=$(target_dir)/tools/python-client
 TENURE_BIN=${TENURE_BIN:-$(target_dir)/debug/tenure}
 export TENURE_BIN
-[ -x "$TENURE_BIN" ] || die "$TENURE_BIN is missing: cargo build -p tenure-cli"
+[ -x "$TENURE_BIN" ] || [ "$length" = fetch ] || die "$TENURE_BIN is missing: cargo build -p tenure-cli"
 
 cd clients/python
 venv=$tools/venv
@@ -44,6 +45,7 @@ if [ ! -d "$originals" ]; then
     sha256sum --quiet -c <<<"$FILELOCK_HASH  $originals.tar.gz" >&2
     tar xzf "$originals.tar.gz" -C "$tools"
 fi
+[ "$length" != fetch ] || exit 0
 
 # Plugins are named where they are wanted. The bytes of modules go where git does not look.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONPYCACHEPREFIX=$tools/bytes PYTHONPATH=$PWD/src
