@@ -359,7 +359,11 @@ fn terminal_top_follows_the_locks_and_its_keys() {
         "that the one of the question is gone",
         &["no run with request id"],
     );
+    terminal.key("Enter");
+    shown("all of the lock", &["deploy is held by", "dan"]);
     let _ = next.open().expect(0, "nobody asked it to stop");
+    shown("the same lock", &["deploy is free", "Esc back"]);
+    terminal.key("Escape");
     terminal.until("an empty frame", |screen| {
         screen.contains("no lock has the text")
     });

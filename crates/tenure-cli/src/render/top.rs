@@ -78,6 +78,13 @@ pub(crate) struct Chosen {
     pub(crate) colours: bool,
 }
 
+impl Chosen {
+    /// Whether keys are about this lock.
+    fn is(&self, row: &Row<'_>) -> bool {
+        self.lock.as_ref() == Some(&row.view.name)
+    }
+}
+
 /// What fills the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Page {
@@ -143,7 +150,11 @@ fn all<'a>(picture: &Picture<'a>) -> Vec<Row<'a>> {
 
 fn of_these<'a>(mut rows: Vec<Row<'a>>, chosen: &Chosen) -> Vec<Row<'a>> {
     let filter = chosen.filter.to_lowercase();
-    rows.retain(|row| (chosen.free || row.rank != Rank::Free) && row.has(&filter));
+    rows.retain(|row| {
+        // All of a lock is shown also once it is free.
+        let is_shown = chosen.page == Page::Lock && chosen.is(row);
+        is_shown || ((chosen.free || row.rank != Rank::Free) && row.has(&filter))
+    });
     rows::sort(&mut rows, chosen.sort);
     rows
 }
@@ -157,10 +168,12 @@ pub(crate) fn draw(picture: &Picture<'_>, chosen: &mut Chosen, buffer: &mut Buff
     let rows = all(picture);
     let mut lines = head(picture, chosen, &rows, columns);
     let rows = of_these(rows, chosen);
-    let named = |row: &Row<'_>| Some(&*row.view.name) == chosen.lock.as_deref();
-    if let Some(at) = rows.iter().position(named) {
+    if let Some(at) = rows.iter().position(|row| chosen.is(row)) {
         chosen.at = at;
     } else {
+        if chosen.page == Page::Lock {
+            (chosen.page, chosen.first) = (Page::Locks, 0);
+        }
         chosen.lock = None;
         chosen.at = chosen.at.min(rows.len().saturating_sub(1));
     }
