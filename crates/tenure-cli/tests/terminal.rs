@@ -373,6 +373,22 @@ fn terminal_top_follows_the_locks_and_its_keys() {
     assert_eq!(terminal.status("the prompt"), 0, "q is a good end");
 }
 
+/// A person who waits for servers sees that, and no dark screen.
+#[cfg(feature = "etcd")]
+#[test]
+fn terminal_top_says_that_servers_have_not_answered() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = silent.local_addr().expect("its address");
+    let terminal = Terminal::new();
+    terminal.line(&format!("tenure top --store etcd://{at}/x"));
+    terminal.until("a frame", |screen| screen.contains("no answer yet"));
+    let screen = terminal.visible();
+    assert!(!screen.contains("no locks"), "nobody knows that: {screen}");
+    terminal.keys("q");
+    terminal.until_prompt("the prompt");
+    assert_eq!(terminal.status("the prompt"), 0);
+}
+
 /// However it ends or stops, the terminal is as it was: its modes, its screen, its cursor.
 #[test]
 fn terminal_top_gives_the_terminal_back_whatever_ends_it() {

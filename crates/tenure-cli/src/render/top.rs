@@ -331,6 +331,7 @@ fn table(
 ) -> Vec<Line> {
     if rows.is_empty() {
         let nothing = match (picture.locks, &*chosen.filter) {
+            ([], _) if picture.trouble.is_some() => "",
             ([], _) => "no locks",
             (_, "") => "no lock is held, and nobody waits",
             _ => "no lock has the text of the filter",

@@ -197,7 +197,8 @@ impl Live<'_> {
     }
 
     fn show(&mut self, terminal: &mut Terminal<Screen>) -> io::Result<()> {
-        if !self.is_read && self.trouble.is_none() {
+        // Most stores answer before a frame without locks could be seen.
+        if !self.is_read && self.trouble.is_none() && since(self.looked) < SECOND {
             return Ok(());
         }
         let mut chosen = std::mem::take(&mut self.chosen);
@@ -218,7 +219,7 @@ impl Live<'_> {
             locks: &self.locks,
             since_look: since(self.looked),
             history: &self.history,
-            trouble: self.trouble.as_deref(),
+            trouble: (self.trouble.as_deref()).or((!self.is_read).then_some("no answer yet")),
         }
     }
 
