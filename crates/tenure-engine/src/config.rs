@@ -188,8 +188,7 @@ impl std::fmt::Display for ConfigError {
             Self::Syntax { path, why } => write!(f, "{path}: {why}"),
             Self::Untrusted { path, why } => write!(
                 f,
-                "{path} {why}; a file that is merely found is not obeyed then, so name it with \
-             --config FILE (or TENURE_CONFIG) if it is to be read"
+                "{path} {why}; tenure reads such a file only if you name it with --config FILE (or TENURE_CONFIG)"
             ),
             Self::Unallowed {
                 path,
