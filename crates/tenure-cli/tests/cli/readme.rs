@@ -310,7 +310,7 @@ fn the_commands_of_the_readme_run_as_they_stand() {
 /// Lines of the page on installing that are run where there is something to install: by `scripts/try-release`
 /// the package, by `scripts/check-packages` the archive, line by line as they stand, the wheel and the packages of npm. Until
 /// something is published, nothing can be had from a registry. No `brew` and no `docker` is here to be asked.
-const INSTALLED: [&str; 14] = [
+const INSTALLED: [&str; 15] = [
     "pip install ",
     "uvx tenure ",
     "npm install ",
@@ -325,6 +325,7 @@ const INSTALLED: [&str; 14] = [
     "cd tenure-",
     "install -D -m ",
     "cargo install tenure-cli",
+    "cargo binstall tenure-cli",
 ];
 
 #[test]
@@ -342,7 +343,7 @@ fn the_commands_of_the_page_on_installing_are_run_elsewhere_or_could_be() {
             count += 1;
         }
     }
-    assert_eq!(count, 25, "commands");
+    assert_eq!(count, 26, "commands");
 }
 
 #[test]
