@@ -277,11 +277,12 @@ impl Stage {
         folder.join(format!("{who}.{what}"))
     }
 
-    /// Waits until a worker or an agent is at work.
-    fn has_begun(&self, who: &str) -> Result<(), Step> {
+    /// Waits until the worker or the agent of the last call is at work.
+    fn has_begun(&mut self, who: &str) -> Result<(), Step> {
         let (began, sign) = (instant(), self.sign(who, "begun"));
         while !sign.exists() {
-            if since(began) > STEP_MAX {
+            let call = self.calls.last_mut().map(Child::try_wait).transpose()?;
+            if since(began) > STEP_MAX || call.flatten().is_some() {
                 return Err(off_script(&format!("{who} does not begin")));
             }
             self.nap(LOOK)?;

@@ -111,3 +111,15 @@ fn a_story_that_cannot_be_written_is_no_success() {
     assert_eq!(status.code(), Some(1));
     nothing_is_left(&scene, &scratch);
 }
+
+#[test]
+fn a_call_that_fails_ends_the_story_at_once() {
+    let scene = Scene::new();
+    // No variable is expanded in the name of a folder, so no call takes a lock there.
+    let scratch = scene.path("of $HOME");
+    std::fs::create_dir(&scratch).expect("a folder");
+    let mut demo = scene.tenure(["demo", "--beat", "20ms"]);
+    let ended = answer(demo.env("TMPDIR", &scratch)).expect(1, "no story");
+    assert!(ended.stderr().contains("worker-1 does not begin"));
+    nothing_is_left(&scene, &scratch);
+}
