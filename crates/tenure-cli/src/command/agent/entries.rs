@@ -5,14 +5,19 @@
 //!
 //! How single places of a text are changed is in `json` and `toml`.
 
-use super::json::{self, get, items};
+use super::json::{self, Key};
 use super::toml;
 use crate::args::value::AgentHost as Host;
 use crate::host::{NAME, SKILL, is_our_server, is_started, is_tenure};
-use jsonc_parser::ast::Value as Node;
-use jsonc_parser::common::Ranged;
 use serde_json::{Value, json as value};
 use std::path::Path;
+
+/// The key of all hooks, and of the handlers of a group.
+const HOOKS: &str = "hooks";
+
+/// The key of all servers in JSON, and where ours stands.
+const SERVERS: &str = "mcpServers";
+const SERVER: [Key<'static>; 2] = [Key::Name(SERVERS), Key::Name(NAME)];
 
 /// What is installed into a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,36 +70,23 @@ pub(super) enum Has {
 impl Words {
     /// The file that an installation makes where there is none.
     pub(super) fn fresh(&self, kind: Kind) -> String {
-        match kind {
-            Kind::Hooks => {
-                let groups = self.host.table().events.iter();
-                let groups = groups.map(|hook| {
-                    let group = self.host.group(hook, &self.program);
-                    (hook.name.to_owned(), Value::Array(vec![group]))
-                });
-                json::text_of(&value!({ "hooks": Value::Object(groups.collect()) }))
-            }
-            Kind::Server => json::text_of(&value!({ "mcpServers": { NAME: self.server() } })),
-            Kind::ServerInToml => toml::fresh(&self.program) + "\n",
-            Kind::Skill => SKILL.to_owned(),
-        }
-    }
-
-    fn server(&self) -> Value {
-        value!({ "command": self.program, "args": ["mcp"] })
+        self.put(kind, "").unwrap_or_default()
     }
 
     /// Puts everything in that is missing.
     pub(super) fn put(&self, kind: Kind, text: &str) -> Result<String, String> {
-        if kind == Kind::Skill || is_blank(text) {
-            return Ok(self.fresh(kind));
-        }
-        let (mark, text) = split(text);
+        let (mark, text) = if is_blank(text) {
+            ("", "")
+        } else {
+            split(text)
+        };
+        let json = if text.is_empty() { "{}\n" } else { text };
         let new = match kind {
-            Kind::Hooks => self.put_hooks(text),
-            Kind::Server => self.put_server(text),
+            Kind::Hooks => self.put_hooks(json),
+            Kind::Server => self.put_server(json),
+            Kind::ServerInToml if text.is_empty() => Ok(toml::fresh(&self.program) + "\n"),
             Kind::ServerInToml => toml::put(text, &self.program),
-            Kind::Skill => Ok(SKILL.to_owned()),
+            Kind::Skill => return Ok(SKILL.to_owned()),
         };
         Ok(format!("{mark}{}", new?))
     }
@@ -132,203 +124,83 @@ impl Words {
     fn put_hooks(&self, text: &str) -> Result<String, String> {
         let mut text = text.to_owned();
         for hook in self.host.table().events {
-            let (document, root) = read(&text)?;
-            let group = self.host.group(hook, &self.program);
-            let Some(hooks) = get(&root, "hooks") else {
-                let hooks = value!({ hook.name: [group] });
-                text = json::append(&text, &root, &root, Some("hooks"), &hooks);
+            let document = read(&text)?;
+            let mut ours = ours(&document, self.host);
+            let Some(old) = ours.find(|old| old.event == hook.name) else {
+                let end = [Key::Name(HOOKS), Key::Name(hook.name), Key::End];
+                text = json::set(&text, &end, &self.host.group(hook, &self.program))?;
                 continue;
             };
-            let of_event = document["hooks"].get(hook.name);
-            if !document["hooks"].is_object() {
-                return Err("its `hooks` are no object".to_owned());
+            // What its user has changed in it (the tools, the seconds) stays.
+            let handler = self.host.handler(hook, &self.program);
+            if words_of(old.value) != words_of(&handler) {
+                text = with_members(&text, &old.path(), &handler, &["command", "args"])?;
             }
-            let (Some(groups), Some(of_event)) = (get(hooks, hook.name), of_event) else {
-                let groups = value!([group]);
-                text = json::append(&text, &root, hooks, Some(hook.name), &groups);
-                continue;
-            };
-            let Some(values) = of_event.as_array() else {
-                return Err(format!("its `hooks.{}` is no array", hook.name));
-            };
-            text = match self.ours_in(values).first() {
-                None => json::append(&text, &root, groups, None, &group),
-                // What its user has changed in it (the tools, the seconds) stays.
-                Some(&(of_group, of_handler)) => {
-                    let handler = self.host.handler(hook, &self.program);
-                    if words_of(&handlers_of(&values[of_group])[of_handler]) == words_of(&handler) {
-                        continue;
-                    }
-                    with_members(&text, &handler, &["command", "args"], |root| {
-                        let groups = get(get(root, "hooks")?, hook.name)?;
-                        let handlers = get(items(groups).get(of_group)?, "hooks")?;
-                        items(handlers).get(of_handler)
-                    })?
-                }
-            };
         }
         Ok(text)
-    }
-
-    /// Where our handlers stand in the groups of an event: the group's place, and the place in it.
-    fn ours_in(&self, groups: &[Value]) -> Vec<(usize, usize)> {
-        let mut ours = Vec::new();
-        for (of_group, group) in groups.iter().enumerate() {
-            for (of_handler, handler) in handlers_of(group).iter().enumerate() {
-                if is_ours(handler, self.host) {
-                    ours.push((of_group, of_handler));
-                }
-            }
-        }
-        ours
     }
 
     fn take_out_hooks(&self, text: &str) -> Result<String, String> {
         let mut text = text.to_owned();
         loop {
-            let (document, root) = read(&text)?;
-            let found = self.find_ours(&document, &root);
-            let Some((events, event, values, of_group, of_handler)) = found else {
+            let document = read(&text)?;
+            let Some(old) = ours(&document, self.host).next() else {
                 return Ok(text);
             };
-            let groups = get(events, event);
-            let group = groups.and_then(|groups| items(groups).get(of_group));
-            let (Some(groups), Some(group)) = (groups, group) else {
-                return Ok(text);
-            };
-            // What is left empty goes too, as far as it stands around ours alone.
-            text = if handlers_of(&values[of_group]).len() > 1 {
-                let Some(handlers) = get(group, "hooks") else {
-                    return Ok(text);
-                };
-                json::remove(&text, handlers, of_handler)
-            } else if values.len() > 1 {
-                json::remove(&text, groups, of_group)
-            } else if json::count(events) > 1 {
-                json::remove_member(&text, events, event)
-            } else {
-                json::remove_member(&text, &root, "hooks")
-            };
-        }
-    }
-
-    /// The first handler of ours in a document: the hooks, its event with the groups, where it is in them.
-    fn find_ours<'a, 't>(
-        &self,
-        document: &'a Value,
-        root: &'a Node<'t>,
-    ) -> Option<(&'a Node<'t>, &'a str, &'a [Value], usize, usize)> {
-        let hooks = get(root, "hooks")?;
-        for (event, values) in document.get("hooks")?.as_object()? {
-            let Some(values) = values.as_array() else {
-                continue;
-            };
-            if let Some(&(of_group, of_handler)) = self.ours_in(values).first() {
-                return Some((hooks, event, values, of_group, of_handler));
+            let path = old.path();
+            // A group goes with its last handler, whatever else it says.
+            let path = if old.is_alone { &path[..3] } else { &path };
+            match json::take_out(&text, path)? {
+                Some(new) => text = new,
+                None => return Ok(text),
             }
         }
-        None
-    }
-
-    /// How many handlers of ours there are for an event that has most of them.
-    pub(super) fn most_for_one_event(&self, text: &str) -> usize {
-        let Ok((document, _)) = json::read(split(text).1) else {
-            return 0;
-        };
-        let hooks = document.get("hooks").and_then(Value::as_object);
-        let of_event = |groups: &Value| {
-            self.ours_in(groups.as_array().map_or(&[], |groups| groups))
-                .len()
-        };
-        hooks.map_or(0, |hooks| hooks.values().map(of_event).max().unwrap_or(0))
     }
 
     fn put_server(&self, text: &str) -> Result<String, String> {
-        let (document, root) = read(text)?;
-        let server = self.server();
-        match (document.get("mcpServers"), get(&root, "mcpServers")) {
-            (Some(Value::Object(servers)), Some(node)) => match servers.get(NAME) {
-                Some(old) => {
-                    if !is_our_server(old) {
-                        return Err(format!("its server `{NAME}` is another program"));
-                    }
-                    // What its user has added (`env`, words behind `mcp`) stays.
-                    let keys: &[&str] = if is_started(old) {
-                        &["command"]
-                    } else {
-                        &["command", "args"]
-                    };
-                    with_members(text, &server, keys, |root| {
-                        get(get(root, "mcpServers")?, NAME)
-                    })
-                }
-                None => Ok(json::append(text, &root, node, Some(NAME), &server)),
-            },
-            (None, _) => {
-                let servers = value!({ NAME: server });
-                Ok(json::append(
-                    text,
-                    &root,
-                    &root,
-                    Some("mcpServers"),
-                    &servers,
-                ))
+        let new = value!({ "command": self.program, "args": ["mcp"] });
+        match read(text)?.get(SERVERS).and_then(|all| all.get(NAME)) {
+            None => json::set(text, &SERVER, &new),
+            Some(old) if !is_our_server(old) => {
+                Err(format!("its server `{NAME}` is another program"))
             }
-            _ => Err("its `mcpServers` are no object".to_owned()),
+            // What its user has added (`env`, words behind `mcp`) stays.
+            Some(old) if is_started(old) => with_members(text, &SERVER, &new, &["command"]),
+            Some(_) => with_members(text, &SERVER, &new, &["command", "args"]),
         }
     }
+}
+
+fn take_out_server(text: &str) -> Result<String, String> {
+    let document = read(text)?;
+    let server = document.get(SERVERS).and_then(|all| all.get(NAME));
+    if !server.is_some_and(is_our_server) {
+        return Ok(text.to_owned());
+    }
+    Ok(json::take_out(text, &SERVER)?.unwrap_or_else(|| text.to_owned()))
 }
 
 /// Gives an object of a text some members of another one, and leaves its own other members as they are.
 fn with_members(
     text: &str,
+    place: &[Key<'_>],
     from: &Value,
     keys: &[&str],
-    place: impl for<'n, 't> Fn(&'n Node<'t>) -> Option<&'n Node<'t>>,
 ) -> Result<String, String> {
     let mut text = text.to_owned();
     for key in keys {
-        let Some(value) = from.get(key) else {
-            continue;
-        };
-        let (_, root) = read(&text)?;
-        let Some(object) = place(&root) else {
-            continue;
-        };
-        text = match get(object, key) {
-            Some(old) if serde_json::from_str(old.text(&text)).ok().as_ref() == Some(value) => {
-                continue;
-            }
-            Some(old) => json::replace(&text, &root, old, value),
-            None => json::append(&text, &root, object, Some(key), value),
-        };
+        if let Some(value) = from.get(key) {
+            text = json::set(&text, &[place, &[Key::Name(key)]].concat(), value)?;
+        }
     }
     Ok(text)
 }
 
-fn read(text: &str) -> Result<(Value, Node<'_>), String> {
-    let (value, node) = json::read(text).map_err(|why| format!("it is no JSON: {why}"))?;
-    if value.is_object() {
-        Ok((value, node))
-    } else {
-        Err("it is no JSON object".to_owned())
+fn read(text: &str) -> Result<Value, String> {
+    match json::read(text)?.0 {
+        value @ Value::Object(_) => Ok(value),
+        _ => Err("it is no JSON object".to_owned()),
     }
-}
-
-fn take_out_server(text: &str) -> Result<String, String> {
-    let (document, root) = read(text)?;
-    let servers = document.get("mcpServers").and_then(Value::as_object);
-    let (Some(servers), Some(node)) = (servers, get(&root, "mcpServers")) else {
-        return Ok(text.to_owned());
-    };
-    if !servers.get(NAME).is_some_and(is_our_server) {
-        return Ok(text.to_owned());
-    }
-    Ok(if servers.len() > 1 {
-        json::remove_member(text, node, NAME)
-    } else {
-        json::remove_member(text, &root, "mcpServers")
-    })
 }
 
 /// The byte order mark that some editors put at the beginning of a text, and the rest.
@@ -349,17 +221,53 @@ pub(super) fn is_empty_object(text: &str) -> bool {
         .is_ok_and(|(value, _)| value.as_object().is_some_and(serde_json::Map::is_empty))
 }
 
-fn handlers_of(group: &Value) -> &[Value] {
-    group
-        .get("hooks")
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+/// A handler in a document of hooks, and where it stands.
+pub(super) struct Handler<'a> {
+    pub(super) value: &'a Value,
+    pub(super) event: &'a str,
+    pub(super) of_group: usize,
+    pub(super) of_handler: usize,
+    /// Its group has no other one.
+    is_alone: bool,
 }
 
-/// Whether a handler is ours for a host: its words are `tenure hook HOST`, wherever `tenure` is.
-pub(super) fn is_ours(handler: &Value, host: Host) -> bool {
-    let words = words_of(handler);
-    words.len() == 3 && is_tenure(&words[0]) && words[1] == "hook" && words[2] == host.word()
+impl<'a> Handler<'a> {
+    fn path(&self) -> [Key<'a>; 5] {
+        [
+            Key::Name(HOOKS),
+            Key::Name(self.event),
+            Key::Place(self.of_group),
+            Key::Name(HOOKS),
+            Key::Place(self.of_handler),
+        ]
+    }
+}
+
+/// The handlers of all programs.
+pub(super) fn handlers(document: &Value) -> impl Iterator<Item = Handler<'_>> {
+    let events = document[HOOKS].as_object().into_iter().flatten();
+    let groups = events.flat_map(|(event, groups)| {
+        let groups = json::list(groups).iter().enumerate();
+        groups.map(move |(of_group, group)| (event, of_group, json::list(&group[HOOKS])))
+    });
+    groups.flat_map(|(event, of_group, handlers)| {
+        let each = handlers.iter().enumerate();
+        each.map(move |(of_handler, value)| Handler {
+            value,
+            event,
+            of_group,
+            of_handler,
+            is_alone: handlers.len() == 1,
+        })
+    })
+}
+
+/// Our handlers for a host: their words are `tenure hook HOST`, wherever `tenure` is.
+pub(super) fn ours(document: &Value, host: Host) -> impl Iterator<Item = Handler<'_>> {
+    handlers(document).filter(move |handler| {
+        let words = words_of(handler.value);
+        words.len() == 3 && is_tenure(&words[0]) && words[1] == "hook" && words[2] == host.word()
+    })
 }
 
 /// The words of a handler, whether they stand one by one or as a shell reads them.

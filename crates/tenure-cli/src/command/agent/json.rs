@@ -10,8 +10,22 @@
 use jsonc_parser::ast::Value as Node;
 use jsonc_parser::common::{Range, Ranged};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_store::printed::short;
+
+/// A step from a value to one within it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Key<'k> {
+    Name(&'k str),
+    Place(usize),
+    /// The place behind all elements of an array.
+    End,
+}
+
+/// The elements of an array. Whatever else stands there has none.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
 
 /// The place of a member of an object. Of several with one name the last one counts, as for the hosts.
 fn index_of(object: &Node<'_>, key: &str) -> Option<usize> {
@@ -19,28 +33,31 @@ fn index_of(object: &Node<'_>, key: &str) -> Option<usize> {
     members.rposition(|member| member.name.as_str() == key)
 }
 
-/// The value under such a key.
-pub(super) fn get<'n, 't>(object: &'n Node<'t>, key: &str) -> Option<&'n Node<'t>> {
-    let member = object.as_object()?.properties.get(index_of(object, key)?)?;
-    Some(&member.value)
+/// The place of what stands under a key, among the elements of its container.
+fn place_of(container: &Node<'_>, key: Key<'_>) -> Option<usize> {
+    match key {
+        Key::Name(name) => index_of(container, name),
+        Key::Place(place) => Some(place),
+        Key::End => None,
+    }
 }
 
-/// The values of an array.
-pub(super) fn items<'n, 't>(array: &'n Node<'t>) -> &'n [Node<'t>] {
-    array.as_array().map_or(&[], |array| &array.elements)
+fn get<'n, 't>(container: &'n Node<'t>, key: Key<'_>) -> Option<&'n Node<'t>> {
+    let place = place_of(container, key)?;
+    match (container, key) {
+        (Node::Object(object), Key::Name(_)) => Some(&object.properties.get(place)?.value),
+        (Node::Array(array), Key::Place(_)) => array.elements.get(place),
+        _ => None,
+    }
 }
 
 /// Where each element of an object or array stands.
 fn elements(container: &Node<'_>) -> Vec<Range> {
     match container {
         Node::Object(object) => object.properties.iter().map(Ranged::range).collect(),
-        other => items(other).iter().map(Ranged::range).collect(),
+        Node::Array(array) => array.elements.iter().map(Ranged::range).collect(),
+        _ => Vec::new(),
     }
-}
-
-/// How many elements an object or array has.
-pub(super) fn count(container: &Node<'_>) -> usize {
-    elements(container).len()
 }
 
 /// The text in which another one stands at a place.
@@ -53,12 +70,16 @@ fn with(text: &str, start: usize, end: usize, new: &str) -> String {
 /// Reads a text.
 ///
 /// # Errors
-/// - Why it is no JSON.
+/// - Why it is no JSON, as the end of a sentence.
 pub(super) fn read(text: &str) -> Result<(Value, Node<'_>), String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| short(&error))?;
+    let no_json = |why| format!("it is no JSON: {why}");
+    let value: Value = serde_json::from_str(text).map_err(|error| no_json(short(&error)))?;
     let read = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
-    let places = read.map_err(|error| error.to_string())?.value;
-    Ok((value, places.ok_or("it has no value")?))
+    let places = read.map_err(|error| no_json(error.to_string()))?.value;
+    Ok((
+        value,
+        places.ok_or_else(|| no_json("it has no value".to_owned()))?,
+    ))
 }
 
 /// How a text is laid out.
@@ -127,17 +148,64 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// A text of its own with this value.
-pub(super) fn text_of(value: &Value) -> String {
-    let layout = Layout {
-        line_end: "\n",
-        step: "  ",
+/// Has a value stand at a place. What is missing on the way is made.
+///
+/// # Errors
+/// - What stands on the way, as the end of a sentence.
+pub(super) fn set(text: &str, path: &[Key<'_>], value: &Value) -> Result<String, String> {
+    let (_, root) = read(text)?;
+    let (mut at, mut rest) = (&root, path);
+    while let Some((key, below)) = rest.split_first() {
+        let Some(there) = get(at, *key) else { break };
+        (at, rest) = (there, below);
+    }
+    let Some((key, missing)) = rest.split_first() else {
+        let is_there = serde_json::from_str(at.text(text)).ok().as_ref() == Some(value);
+        return Ok(if is_there {
+            text.to_owned()
+        } else {
+            replace(text, &root, at, value)
+        });
     };
-    layout.lines(value, "") + "\n"
+    let value = missing
+        .iter()
+        .rfold(value.clone(), |value, key| match *key {
+            Key::Name(name) => json!({ name: value }),
+            Key::Place(_) | Key::End => json!([value]),
+        });
+    let way = path.iter().take(path.len() - rest.len());
+    let names = way.map(|key| match key {
+        Key::Name(name) => name,
+        Key::Place(_) | Key::End => "",
+    });
+    let shown = || names.collect::<Vec<_>>().join(".");
+    match (key, at) {
+        (Key::Name(name), Node::Object(_)) => Ok(append(text, &root, at, Some(name), &value)),
+        (Key::Name(_), _) => Err(format!("its `{}` are no object", shown())),
+        (_, Node::Array(_)) => Ok(append(text, &root, at, None, &value)),
+        (_, _) => Err(format!("its `{}` is no array", shown())),
+    }
+}
+
+/// Takes out what stands at a place, and what is left empty around it. `None` if nothing is there.
+pub(super) fn take_out(text: &str, path: &[Key<'_>]) -> Result<Option<String>, String> {
+    let (_, root) = read(text)?;
+    // The innermost container that has more than what goes, or the root.
+    let (mut at, mut from) = (&root, None);
+    for (depth, key) in path.iter().enumerate() {
+        if depth == 0 || elements(at).len() > 1 {
+            from = place_of(at, *key).map(|place| (at, place));
+        }
+        let Some(there) = get(at, *key) else {
+            return Ok(None);
+        };
+        at = there;
+    }
+    Ok(from.map(|(container, place)| remove(text, container, place)))
 }
 
 /// Puts an element behind all others of an object (then with its key) or array.
-pub(super) fn append(
+fn append(
     text: &str,
     root: &Node<'_>,
     container: &Node<'_>,
@@ -184,7 +252,7 @@ fn indent_at(text: &str, at: usize) -> &str {
 }
 
 /// Puts another value where one stands.
-pub(super) fn replace(text: &str, root: &Node<'_>, old: &Node<'_>, value: &Value) -> String {
+fn replace(text: &str, root: &Node<'_>, old: &Node<'_>, value: &Value) -> String {
     let shown = if old.text(text).contains('\n') {
         Layout::of(text, root).lines(value, indent_at(text, old.start()))
     } else {
@@ -194,7 +262,7 @@ pub(super) fn replace(text: &str, root: &Node<'_>, old: &Node<'_>, value: &Value
 }
 
 /// Takes an element of an object or array out, with the comma and the blanks that belong to it.
-pub(super) fn remove(text: &str, container: &Node<'_>, index: usize) -> String {
+fn remove(text: &str, container: &Node<'_>, index: usize) -> String {
     let elements = elements(container);
     let before = index.checked_sub(1).and_then(|index| elements.get(index));
     let after = elements.get(index + 1);
@@ -206,15 +274,9 @@ pub(super) fn remove(text: &str, container: &Node<'_>, index: usize) -> String {
     with(text, start, end, "")
 }
 
-/// Takes a member of an object out in the same way.
-pub(super) fn remove_member(text: &str, object: &Node<'_>, key: &str) -> String {
-    remove(text, object, index_of(object, key).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn put(text: &str, key: &str, value: &Value) -> String {
         let (_, root) = read(text).expect("JSON");

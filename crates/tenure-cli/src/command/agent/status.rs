@@ -9,7 +9,7 @@ pub(super) use codex::hindrance as hindrance_of_codex;
 
 use super::ask;
 use super::claude::{self, Registered};
-use super::entries::{Has, Kind, Words};
+use super::entries::{Has, Kind, Words, handlers, ours};
 use super::files::text_of;
 use super::install::files_of;
 use super::path;
@@ -45,7 +45,6 @@ struct Layer {
     reach: Reach,
     file: PathBuf,
     shown: String,
-    text: Option<String>,
     document: Value,
     has: Has,
 }
@@ -119,7 +118,6 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
                     file,
                     shown,
                     document: document.unwrap_or(Value::Null),
-                    text,
                     has,
                 });
             }
@@ -186,14 +184,11 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
         if layer.has != Has::Nothing {
             places.push(layer.shown.clone());
         }
-        let words = Words {
-            host: call.host,
-            program: String::new(),
-        };
-        let most = layer
-            .text
-            .as_deref()
-            .map_or(0, |text| words.most_for_one_event(text));
+        let ours: Vec<&str> = ours(&layer.document, call.host)
+            .map(|handler| handler.event)
+            .collect();
+        let of_event = |event| ours.iter().filter(|other| *other == event).count();
+        let most = ours.iter().map(of_event).max().unwrap_or_default();
         if most > 1 {
             report.wrong(
                 "double",
@@ -353,17 +348,9 @@ fn programs(layers: &[Layer], report: &mut Findings) {
 }
 
 /// What the handlers of a document start: the first word, if it is one.
-fn commands(document: &Value) -> Vec<&str> {
-    let groups = document.get("hooks").and_then(Value::as_object);
-    let groups = groups.into_iter().flat_map(|events| events.values());
-    let groups = groups.filter_map(Value::as_array).flatten();
-    let handlers = groups
-        .filter_map(|group| group.get("hooks")?.as_array())
-        .flatten();
-    handlers
-        .filter_map(|handler| handler.get("command")?.as_str())
-        .map(|command| command.split(" hook ").next().unwrap_or(command))
-        .collect()
+fn commands(document: &Value) -> impl Iterator<Item = &str> {
+    let commands = handlers(document).filter_map(|handler| handler.value.get("command")?.as_str());
+    commands.map(|command| command.split(" hook ").next().unwrap_or(command))
 }
 
 /// The folder of the locks, if there is one, and whether the caller may write in it.

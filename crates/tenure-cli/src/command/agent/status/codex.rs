@@ -2,7 +2,7 @@
 
 use super::{Layer, WITHOUT_PLACE, is_our_plugin, lies_in};
 use crate::args::value::AgentHost;
-use crate::command::agent::entries::{Has, is_ours};
+use crate::command::agent::entries::{Has, ours};
 use crate::command::agent::files::text_of;
 use crate::command::agent::{ask, toml};
 use crate::host::{GIVEN_BY_CODEX, NAME, Reach, VARIABLES};
@@ -97,7 +97,7 @@ fn window(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let mut found = Vec::new();
     let path = environment.get("PATH").cloned().unwrap_or_default();
     let has_tenure = advice::programs(Some(path.into()), NAME).next().is_some();
-    let by_name = |layer: &Layer| super::commands(&layer.document).contains(&NAME);
+    let by_name = |layer: &Layer| super::commands(&layer.document).any(|named| named == NAME);
     if !has_tenure && layers.iter().any(by_name) {
         found.push(
             "its PATH has no tenure, so its hooks fail and its commands run without locks"
@@ -333,24 +333,14 @@ fn own(name: &str) -> Option<(&str, OsString)> {
 /// Whether Codex has a mark of trust for each of our hooks. Whether the mark fits the hook only Codex can tell.
 fn trust(layer: &Layer, state: Option<&Value>, report: &mut Findings) {
     let (mut all, mut trusted) = (0, 0);
-    let events = layer.document.get("hooks").and_then(Json::as_object);
-    for (event, groups) in events.into_iter().flatten() {
-        let groups = groups.as_array().map_or(&[][..], Vec::as_slice);
-        for (of_group, group) in groups.iter().enumerate() {
-            let handlers = group.get("hooks").and_then(Json::as_array);
-            for (of_handler, handler) in handlers.into_iter().flatten().enumerate() {
-                if !is_ours(handler, AgentHost::Codex) {
-                    continue;
-                }
-                all += 1;
-                let file = layer.file.display();
-                let key = format!("{file}:{}:{of_group}:{of_handler}", snake(event));
-                let known = state.and_then(|state| state.get(&key));
-                let is_on = known.and_then(|known| known.get("enabled")?.as_bool()) != Some(false);
-                let is_known = known.is_some_and(|known| known.get("trusted_hash").is_some());
-                trusted += usize::from(is_on && is_known);
-            }
-        }
+    for handler in ours(&layer.document, AgentHost::Codex) {
+        all += 1;
+        let (file, event) = (layer.file.display(), snake(handler.event));
+        let key = format!("{file}:{event}:{}:{}", handler.of_group, handler.of_handler);
+        let known = state.and_then(|state| state.get(&key));
+        let is_on = known.and_then(|known| known.get("enabled")?.as_bool()) != Some(false);
+        let is_known = known.is_some_and(|known| known.get("trusted_hash").is_some());
+        trusted += usize::from(is_on && is_known);
     }
     if trusted == all {
         report.ok(
