@@ -13,8 +13,8 @@
 
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use crate::trust::{self, Named, OpenRefusal};
-#[cfg(unix)]
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// What marks the root of a work tree: a folder, or in linked work trees and submodules a file.
@@ -90,6 +90,22 @@ fn make_file(
         Err(Errno::EXIST) => Ok(()),
         other => other,
     }
+}
+
+/// Gives a file in a folder this content: readers find the old content or the new one, whole. The content is written under a
+/// private name first. `finish` gives the file what else it needs before it gets its name: its rights, or its place on disk.
+pub fn replace(
+    folder: &Descriptor,
+    (new, name): (&str, &str),
+    bytes: &[u8],
+    finish: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = File::from(os::open_file(folder, new, Open::New)?);
+    let written = file.write_all(bytes).and_then(|()| finish(&file));
+    let named = written.and_then(|()| Ok(os::rename(folder, new, folder, name)?));
+    named.inspect_err(|_| {
+        let _ = os::remove(folder, new);
+    })
 }
 
 /// A private name for what will get this one.

@@ -43,8 +43,6 @@ pub(in crate::command) struct Target {
     pub(in crate::command) path: PathBuf,
     pub(in crate::command) text: Option<String>,
     facts: Option<Metadata>,
-    /// The rights of a new file, as far as the umask lets them be.
-    mode: u32,
 }
 
 /// Why a file was not replaced.
@@ -154,7 +152,6 @@ impl Target {
             named: named.to_owned(),
             path,
             facts,
-            mode: 0o666,
         })
     }
 
@@ -165,27 +162,12 @@ impl Target {
             path: named.to_owned(),
             text: None,
             facts: None,
-            mode: 0o666,
         }
-    }
-
-    /// Looks at a file that is for its owner alone, whatever its folder lets others do.
-    pub(super) fn private(named: &Path) -> Result<Self, Failure> {
-        let target = Self::at(named, named.parent().unwrap_or(named))?;
-        Ok(Self {
-            mode: 0o600,
-            ..target
-        })
     }
 
     /// The name of the file beside it, for what is not finished.
     fn beside(&self) -> PathBuf {
         beside(&self.path)
-    }
-
-    /// Removes what a call left behind that died. It is for files that no other program writes.
-    pub(super) fn tidy(&self) {
-        let _ = remove(&self.beside());
     }
 
     /// Removes what a call left behind in a file that others write: a death, or an exchange that could not be
@@ -254,7 +236,7 @@ impl Target {
             make_folder(&folder, 0o777)?;
         }
         let beside = self.beside();
-        match write_beside(&beside, new, self.facts.as_ref(), self.mode) {
+        match write_beside(&beside, new, self.facts.as_ref()) {
             // The file is not this call's, and the next turn looks at it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 return Err(Hindered::Changed);
@@ -369,8 +351,8 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that is not finished, with the rights that the finished one has.
-fn write_beside(path: &Path, text: &str, like: Option<&Metadata>, mode: u32) -> io::Result<()> {
-    let mode = if like.is_some() { 0o600 } else { mode };
+fn write_beside(path: &Path, text: &str, like: Option<&Metadata>) -> io::Result<()> {
+    let mode = if like.is_some() { 0o600 } else { 0o666 };
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -425,7 +407,7 @@ fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
     }
 }
 
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+pub(super) fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     match File::open(folder)?.sync_all() {
         // The file system syncs no folders.

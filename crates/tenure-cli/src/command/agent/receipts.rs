@@ -7,7 +7,7 @@
 //! A receipt is on disk before its file changes. So a changed file always has a receipt; a receipt whose file has
 //! not changed yet says what the file is anyhow.
 
-use super::files::{self, Hindered, Target, make_folder};
+use super::files::{self, make_folder, remove, sync_folder_of};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use hmac_sha256::Hash as Sha256;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_engine::config::default_folder;
 use tenure_os::clock::{instant, nap, since};
-use tenure_os::regular;
+use tenure_os::{os, private, regular};
 use tenure_store::printed::hex;
 
 /// How long an installation waits for another one, and how often it looks.
@@ -119,37 +119,40 @@ impl Receipts {
         }
     }
 
-    fn path_of(&self, file: &Path) -> PathBuf {
+    fn name_of(file: &Path) -> String {
         let sum = checksum(file.as_os_str().as_bytes());
-        let short = sum.get(..32).unwrap_or_default();
-        self.folder.join(format!("{short}.json"))
+        format!("{}.json", sum.get(..32).unwrap_or_default())
     }
 
     /// The receipt of a file. One that cannot be read counts as none: the file's own text decides then.
     pub(super) fn of(&self, file: &Path) -> Option<Receipt> {
-        let text = files::text_of(&self.path_of(file)).ok()??;
+        let text = files::text_of(&self.folder.join(Self::name_of(file))).ok()??;
         let receipt: Receipt = serde_json::from_str(&text).ok()?;
         (receipt.file == file).then_some(receipt)
     }
 
     /// Keeps a receipt, or removes the one that there is.
     pub(super) fn keep(&self, file: &Path, receipt: Option<&Receipt>) -> Result<(), Failure> {
-        let path = self.path_of(file);
+        let name = Self::name_of(file);
+        let path = self.folder.join(&name);
+        let fails = |error: &io::Error| files::failed(&path, "written", error);
         let text = receipt.map(serde_json::to_string).transpose();
-        let text = text.map_err(|error| files::failed(&path, "written", &error.into()))?;
-        let mut target = Target::private(&path)?;
-        target.tidy();
-        if target.text == text {
+        let text = text.map_err(|error| fails(&error.into()))?;
+        if files::text_of(&path)? == text {
             return Ok(());
         }
-        target.replace(text.as_deref()).map_err(|why| match why {
-            Hindered::Failed(error) | Hindered::Unsynced(error) => {
-                files::failed(&path, "written", &error)
-            }
-            Hindered::Changed => {
-                let error = io::Error::other("another program changed it meanwhile");
-                files::failed(&path, "written", &error)
-            }
-        })
+        // What a call left behind that died has this name, too.
+        let new = format!(".{name}.tenure-new");
+        let done = match &text {
+            None => remove(&path),
+            Some(text) => os::open_folder(&self.folder)
+                .map_err(io::Error::from)
+                .and_then(|folder| {
+                    let _ = os::remove(&folder, &new);
+                    private::replace(&folder, (&new, &name), text.as_bytes(), File::sync_all)
+                }),
+        };
+        done.and_then(|()| sync_folder_of(&path))
+            .map_err(|error| fails(&error))
     }
 }

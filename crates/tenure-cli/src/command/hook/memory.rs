@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::AgentKey;
 use tenure_engine::config;
-use tenure_os::regular;
+use tenure_os::{os, private, regular};
 
 /// What the folder is called, beside that of the locks.
 const FOLDER: &str = "agents";
@@ -286,16 +286,10 @@ impl Memory {
             text.push('\n');
         }
         // What is left of it after a kill is removed like the file of a session (`forget_old`).
-        let new = folder.join(format!(".{}.new.jsonl", std::process::id()));
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let written = options
-            .open(&new)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        if written.is_ok() {
-            let _ = std::fs::rename(&new, &self.file);
-        } else {
-            let _ = rustix::fs::unlink(&new);
+        let new = format!(".{}.new.jsonl", std::process::id());
+        let name = self.file.file_name().and_then(|name| name.to_str());
+        if let (Ok(folder), Some(name)) = (os::open_folder(folder), name) {
+            let _ = private::replace(&folder, (&new, name), text.as_bytes(), |_| Ok(()));
         }
     }
 }

@@ -7,13 +7,13 @@ use crate::render::clean_path;
 use crate::request::FileName;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 use tenure_engine::audit::error_text;
 use tenure_os::clock::{instant, nap, since};
 use tenure_os::os::{self, Descriptor, Errno, Open};
-use tenure_os::private::{new_name, open_own_folder};
+use tenure_os::private::{self, new_name, open_own_folder};
 use tenure_os::trust::{Contents, Named, OpenRefusal};
 
 /// The layout of the file. Another number is another layout.
@@ -175,31 +175,21 @@ fn text_of(folder: &Descriptor, file: &FileName) -> Result<Option<String>, Failu
 /// Gives a file this content. Readers find the old content or the new one, whole, also after a power loss.
 pub(super) fn replace(file: &FileName, bytes: &[u8], readers: Readers) -> io::Result<()> {
     let folder = os::open_folder(&file.folder)?;
-    let new = new_name(&file.name);
-    let written = os::open_file(&folder, &new, Open::New)
-        .map_err(io::Error::from)
-        .and_then(|made| fill(File::from(made), bytes, readers))
-        .and_then(|()| Ok(os::rename(&folder, &new, &folder, &file.name)?));
-    if written.is_err() {
-        let _ = os::remove(&folder, &new);
-    }
-    written?;
+    let name = (&*new_name(&file.name), &*file.name);
+    private::replace(&folder, name, bytes, |new| {
+        #[cfg(unix)]
+        if readers == Readers::All {
+            use std::os::unix::fs::PermissionsExt as _;
+            // The exporter is another user, and a strict umask must not keep it out.
+            new.set_permissions(std::fs::Permissions::from_mode(0o644))?;
+        }
+        #[cfg(windows)]
+        let _ = readers;
+        new.sync_all()
+    })?;
     // Without it, power loss may bring back the old file, which is as whole.
     let _ = os::sync_folder(&folder);
     Ok(())
-}
-
-fn fill(mut new: File, bytes: &[u8], readers: Readers) -> io::Result<()> {
-    new.write_all(bytes)?;
-    #[cfg(unix)]
-    if readers == Readers::All {
-        use std::os::unix::fs::PermissionsExt as _;
-        // The exporter is another user, and a strict umask must not keep it out.
-        new.set_permissions(std::fs::Permissions::from_mode(0o644))?;
-    }
-    #[cfg(windows)]
-    let _ = readers;
-    new.sync_all()
 }
 
 /// The failure of a call that could not write a file.
