@@ -38,9 +38,9 @@ use crate::verb;
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read};
-use faults::{fault, if_closed, unread};
+use faults::{fault, unread};
 use hmac_sha256::Hash as Sha256;
-use leases::{Leased, Refused, Untold};
+use leases::{Leased, Needed, Refused, Untold};
 #[cfg(feature = "mcp")]
 pub(super) use memory::agent_of_call;
 use memory::{Memory, Proof};
@@ -50,7 +50,7 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, LockName};
 use tenure_engine::config::{CommandRule, Config, OnError};
@@ -154,7 +154,7 @@ fn answered(host: Option<AgentHost>) -> Option<Exit> {
         let why = format!("{why}, while {doing}");
         let answer = match progress.follows {
             Some(follows) => Answer::message(format!("{why}; {follows}")),
-            None => fault(if_closed(progress.is_closed), &why),
+            None => fault(progress.is_closed, &why),
         };
         Some(answer.text(host))
     };
@@ -243,27 +243,19 @@ struct Sign {
     key: AgentKey,
     folder: PathBuf,
     leased: Vec<Leased>,
-    call: Sighting,
+    seen: Seen,
+    /// The id of the call that this is about.
+    call: String,
     /// Servers are told as well. Of a call that no rule can be about they are not: it would wait for them.
     on_servers: bool,
 }
 
-/// What was seen of an agent.
-enum Sighting {
-    Somehow,
-    Began(String),
-    Ended(String),
-    Rests,
-}
+/// What was seen of an agent, with the id of the call.
+type Seen = for<'a> fn(&'a str) -> AgentSign<'a>;
 
 impl Sign {
     fn note(&self) {
-        let sign = match &self.call {
-            Sighting::Somehow => AgentSign::Seen,
-            Sighting::Began(call) => AgentSign::Began(call),
-            Sighting::Ended(call) => AgentSign::Ended(call),
-            Sighting::Rests => AgentSign::Rests,
-        };
+        let sign = (self.seen)(&self.call);
         leases::seen(&self.key, &self.folder, &self.leased, sign, self.on_servers);
     }
 }
@@ -297,17 +289,18 @@ impl Work {
         };
         let memory = Memory::of(&key, now_ms());
         let on_servers = event.kind.has_rules();
-        let sign = |call| {
+        let sign = |seen: Seen, call: String| {
             let leased = memory.as_ref().map(|memory| memory.leased(&key));
             Some(Sign {
                 key: key.clone(),
                 folder: folder.clone(),
                 leased: leased.unwrap_or_default(),
+                seen,
                 call,
                 on_servers,
             })
         };
-        self.follows(match &event.kind {
+        self.progress().follows = match &event.kind {
             Kind::Before(_) => None,
             Kind::After { .. } => {
                 Some("so it is not known whether this command ran under its lock")
@@ -315,7 +308,7 @@ impl Work {
             Kind::Begins { .. } => Some("so it is not known what this session still holds"),
             Kind::Rests => Some("a call that was interrupted may count as under way"),
             Kind::AgentEnds | Kind::Ends => Some("what was not given back ends by silence"),
-        });
+        };
         let names_calls = matches!(self.host.table().caller, Caller::Call(_));
         match event.kind {
             Kind::Before(call) => {
@@ -325,12 +318,12 @@ impl Work {
                 let answer = self.before(&call, &key, &folder, memory.as_ref());
                 let begins = !call.id.is_empty()
                     && !matches!(answer.decision, Decision::Deny(_) | Decision::Said(_));
-                let seen = if begins {
-                    Sighting::Began(call.id)
+                let seen: Seen = if begins {
+                    |call| AgentSign::Began(call)
                 } else {
-                    Sighting::Somehow
+                    |_| AgentSign::Seen
                 };
-                (answer, sign(seen))
+                (answer, sign(seen, call.id))
             }
             Kind::After { call, ended } => {
                 let answer = memory
@@ -339,17 +332,17 @@ impl Work {
                 if names_calls && call.tool == Tool::Lock {
                     memory::of_call(&call.id, None);
                 }
-                let seen = if call.id.is_empty() {
-                    Sighting::Somehow
+                let seen: Seen = if call.id.is_empty() {
+                    |_| AgentSign::Seen
                 } else {
-                    Sighting::Ended(call.id)
+                    |call| AgentSign::Ended(call)
                 };
-                (answer, sign(seen))
+                (answer, sign(seen, call.id))
             }
             Kind::Begins { resumed } => (begins(&key, &folder, resumed, memory.as_ref()), None),
             // A call that was refused by a person, or interrupted, has no end that is told. Where it is left open, it keeps
             // silence off. Only the agent that rests is meant: its siblings may work in the background.
-            Kind::Rests => (Answer::default(), sign(Sighting::Rests)),
+            Kind::Rests => (Answer::default(), sign(|_| AgentSign::Rests, String::new())),
             // A session speaks for all of its agents.
             Kind::Ends => (ends(&key.of_session(), &folder, memory.as_ref()), None),
             Kind::AgentEnds if key.agent().is_some() => {
@@ -401,19 +394,12 @@ impl Work {
         answer
     }
 
-    fn is_closed(&self, closed: bool) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.is_closed = closed;
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_doing(&self, doing: &'static str) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.doing = Some(doing);
-    }
-
-    fn follows(&self, follows: Option<&'static str>) {
-        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        progress.follows = follows;
+        self.progress().doing = Some(doing);
     }
 
     /// The answer to an agent that asks whether hook and rewrite arrive (`tenure agent probe`).
@@ -457,15 +443,15 @@ impl Work {
         let rules = match Rules::at(folders::of(text.unwrap_or_default(), &line, folder), folder) {
             Ok(rules) => rules,
             Err(misread) => {
-                let on_error = match misread.own() {
+                let closed = match misread.own() {
                     Some(own) => {
                         let rules = rules_of(&own);
                         let found = commands::find(text.unwrap_or_default(), &line, |_| &rules);
-                        if_closed(found.has_closed_hit() || found.closed().is_some())
+                        found.has_closed_hit() || found.closed().is_some()
                     }
-                    None => misread.on_error(About::Commands),
+                    None => misread.is_closed(About::Commands),
                 };
-                return (fault(on_error, &misread.why), None);
+                return (fault(closed, &misread.why), None);
             }
         };
         if rules.are_none() {
@@ -473,7 +459,7 @@ impl Work {
         }
         let Some(text) = text else {
             let closed = rules.all().any(|rule| rule.on_error == OnError::Closed);
-            return (fault(if_closed(closed), "the call has no command"), None);
+            return (fault(closed, "the call has no command"), None);
         };
         self.is_doing("the command was looked through");
         let mut found = commands::find(text, &line, |number| rules.of(number));
@@ -481,10 +467,10 @@ impl Work {
             return (Answer::default(), None);
         }
         let closed = found.has_closed_hit();
-        self.is_closed(closed);
+        self.progress().is_closed = closed;
         self.is_doing("the place of its lock was looked at");
         if let Some(why) = rules.refused(&found) {
-            return (fault(if_closed(closed), &why), None);
+            return (fault(closed, &why), None);
         }
         let times = commands::times(&found, self.time_of(call), self.limits());
         let program = advice::word(&advice::path());
@@ -635,7 +621,7 @@ impl Work {
             Err(why) => return unread(&format!("the call {why}"), folder),
         };
         // Until the rules are known, what hangs is one that says nothing.
-        self.is_closed(true);
+        self.progress().is_closed = true;
         self.is_doing("the rules were read");
         let needed = match leases::needed(&files, folder) {
             Ok(needed) => needed,
@@ -645,8 +631,8 @@ impl Work {
         if needed.is_empty() {
             return Answer::default();
         }
-        let closed = needed.iter().any(|file| file.on_error() == OnError::Closed);
-        self.is_closed(closed);
+        let closed = needed.iter().any(Needed::is_closed);
+        self.progress().is_closed = closed;
         let left = PATIENCE.saturating_sub(instant().saturating_duration_since(self.began));
         let wait = WAIT.min(left.saturating_sub(RESERVE));
         self.is_doing("its locks were asked for: what keeps them does not answer");
@@ -660,7 +646,7 @@ impl Work {
                 Answer::default()
             }
             Err(Refused::Held(facts)) => Answer::deny(facts),
-            Err(Refused::Fault(why)) => fault(if_closed(closed), &why),
+            Err(Refused::Fault(why)) => fault(closed, &why),
         }
     }
 }

@@ -7,29 +7,21 @@
 //! What the lines of such a file say, `request/hook` reads.
 
 use super::answer::Answer;
-use super::leases;
+use super::leases::{self, Needed};
 use crate::render::clean_path;
 use crate::request::{About, Misread, Surroundings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_engine::config::{Config, OnError};
 
-/// `Closed` for true.
-pub(super) fn if_closed(closed: bool) -> OnError {
-    if closed {
-        OnError::Closed
-    } else {
-        OnError::Open
-    }
-}
-
 /// The answer where tenure itself fails.
-pub(super) fn fault(on_error: OnError, why: &str) -> Answer {
-    match on_error {
-        OnError::Open => Answer::message(format!("{why}; the call goes on without its lock")),
-        OnError::Closed => Answer::deny(format!(
+pub(super) fn fault(closed: bool, why: &str) -> Answer {
+    if closed {
+        Answer::deny(format!(
             "tenure could not do its part, so this call was refused (on_error = \"closed\"): {why}"
-        )),
+        ))
+    } else {
+        Answer::message(format!("{why}; the call goes on without its lock"))
     }
 }
 
@@ -43,13 +35,13 @@ pub(super) fn unread(why: &str, folder: &Path) -> Answer {
                 Some(own) => has_closed(&own),
                 None => [About::Commands, About::Paths]
                     .iter()
-                    .any(|about| misread.on_error(*about) == OnError::Closed),
+                    .any(|about| misread.is_closed(*about)),
             };
             let why = format!("{why}; and {}", misread.why);
-            return fault(if_closed(closed), &why);
+            return fault(closed, &why);
         }
     };
-    fault(if_closed(closed), why)
+    fault(closed, why)
 }
 
 fn has_closed(config: &Config) -> bool {
@@ -72,11 +64,11 @@ pub(super) fn untold(misread: &Misread, files: &[PathBuf], folder: &Path) -> Ans
     if let Some(own) = misread.own() {
         let needed = leases::needed_by(files, folder, |_| Ok(Some(Arc::clone(&own))));
         let needed = needed.unwrap_or_default();
-        let closed = needed.iter().any(|file| file.on_error() == OnError::Closed);
-        return fault(if_closed(closed), &misread.why);
+        let closed = needed.iter().any(Needed::is_closed);
+        return fault(closed, &misread.why);
     }
-    if mends || misread.on_error(About::Paths) == OnError::Open {
-        return fault(OnError::Open, &misread.why);
+    if mends || !misread.is_closed(About::Paths) {
+        return fault(false, &misread.why);
     }
     let way_out = match named {
         Some(named) => format!(

@@ -3,6 +3,7 @@
 //! The leases are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found
 //! from its file. The files of one call are leased all or none, also where they lie at several places.
 
+use crate::args::value;
 use crate::command::acquire::owner;
 use crate::command::session::Session;
 use crate::failure::Failure;
@@ -36,8 +37,8 @@ pub(super) struct Needed {
 }
 
 impl Needed {
-    pub(super) fn on_error(&self) -> OnError {
-        self.rule.on_error
+    pub(super) fn is_closed(&self) -> bool {
+        self.rule.on_error == OnError::Closed
     }
 }
 
@@ -140,7 +141,7 @@ pub(super) fn take(
     for (place, files) in groups {
         let folder = place.folder.display().to_string();
         let rest = until.saturating_duration_since(tenure_os::clock::instant());
-        let at = open(place, key).map_err(fault);
+        let at = open(place, key, SERVERS).map_err(fault);
         let leases = at.and_then(|session| {
             let leases = take_at(&session, key, &files, rest, what);
             leases.map(|leases| (session, leases))
@@ -186,18 +187,13 @@ fn take_at(
             path: Some(file.lock.shown.clone()),
         })
         .collect();
-    let millis = |limit: Option<Duration>| {
-        limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
-    };
     // Of several rules, the shortest limits count for all files of the call.
-    let silence = files
-        .iter()
-        .filter_map(|file| millis(file.rule.silence))
-        .min();
-    let max_age = files
-        .iter()
-        .filter_map(|file| millis(file.rule.max_age))
-        .min();
+    let shortest = |limit: fn(&PathRule) -> Option<Duration>| {
+        let limits = files.iter().filter_map(|file| limit(&file.rule));
+        limits.map(value::millis).min()
+    };
+    let silence = shortest(|rule| rule.silence);
+    let max_age = shortest(|rule| rule.max_age);
     let host = owner(Owner::Auto).ok().flatten();
     let terms = LeaseTerms {
         owner: host.map(|host| host.process),
@@ -220,13 +216,9 @@ fn take_at(
         })
 }
 
-/// Opens a place. The audit names the agent, as it does for each other call in an agent's name.
-fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
-    open_within(place, key, SERVERS)
-}
-
-/// Opens a place, with an own limit for servers that do not answer.
-fn open_within(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
+/// Opens a place, with an own limit for servers that do not answer. The audit names the agent, as it does for each other call
+/// in an agent's name.
+fn open(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
     place.agent = Some(key.clone());
     place.patience = Some(limit);
     Session::open(place)
@@ -312,7 +304,7 @@ pub(super) fn seen(
     let mut places = places(folder, leased);
     places.retain(|place| on_servers || place.is_folder());
     for place in places {
-        if let Ok(session) = open_within(place, key, SERVERS_OF_SIGNS) {
+        if let Ok(session) = open(place, key, SERVERS_OF_SIGNS) {
             let _ = agent(&session, key).seen(sign);
         }
     }
@@ -322,7 +314,7 @@ pub(super) fn seen(
 pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<String> {
     let mut failed = None;
     for place in places(folder, leased) {
-        let freed = open(place, key)
+        let freed = open(place, key, SERVERS)
             .map_err(|failure| failure.message.clone())
             .and_then(|session| {
                 let freed = agent(&session, key)
@@ -359,7 +351,7 @@ pub(super) fn may_have_moved(
     since_ms: u64,
 ) -> bool {
     let place = place_of(&Surroundings::at(folder.to_owned()), Purpose::Tend);
-    let Ok(session) = place.and_then(|place| open(place, key)) else {
+    let Ok(session) = place.and_then(|place| open(place, key, SERVERS)) else {
         return true;
     };
     // The number of a claim is not below the time, in microseconds, at which it was made.
@@ -372,7 +364,7 @@ pub(super) fn may_have_moved(
 pub(super) fn held(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Vec<(LockName, String)> {
     let mut held = Vec::new();
     for place in places(folder, leased) {
-        let Ok(session) = open(place, key) else {
+        let Ok(session) = open(place, key, SERVERS) else {
             continue;
         };
         let holds = agent(&session, key).holds().unwrap_or_default();

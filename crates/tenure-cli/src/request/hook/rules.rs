@@ -7,7 +7,7 @@
 use crate::request::Surroundings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_engine::config::{Config, ConfigError, ConfigSearch, OnError};
+use tenure_engine::config::{Config, ConfigError, ConfigSearch};
 
 /// A configuration cannot be used.
 #[derive(Debug)]
@@ -64,38 +64,30 @@ impl Misread {
         Some(Arc::new(own.unwrap_or_default()))
     }
 
-    /// What the rules of the file would have done with a fault, as far as its lines say so.
+    /// Whether the rules of the file would have refused a call for a fault, as far as its lines say so.
     ///
     /// What they do not say is what a rule is that says nothing: open for commands, closed for paths. A file may be
     /// about any path in words that these lines do not show, so only rules that all say `open` open it.
-    pub(crate) fn on_error(&self, about: About) -> OnError {
+    pub(crate) fn is_closed(&self, about: About) -> bool {
         // The configurations that are read are not larger.
         let text = self.file.as_deref().and_then(read_some).unwrap_or_default();
         let is_about_paths = |line: &str| line.starts_with('[') && heading(line) == "agent.path";
         let mut closed = about == About::Paths && !text.lines().map(str::trim).any(is_about_paths);
         // What the rule under the last header of its kind says.
-        let mut rule: Option<OnError> = None;
+        let mut rule: Option<bool> = None;
         for line in text.lines().map(str::trim) {
             if line.starts_with('[') {
-                closed |= rule == Some(OnError::Closed);
+                closed |= rule == Some(true);
                 rule = match (heading(line).as_str(), about) {
-                    ("agent.command", About::Commands) => Some(OnError::Open),
-                    ("agent.path", About::Paths) => Some(OnError::Closed),
+                    ("agent.command", About::Commands) => Some(false),
+                    ("agent.path", About::Paths) => Some(true),
                     _ => None,
                 };
             } else if let (Some(rule), Some(value)) = (&mut rule, value_of(line, "on_error")) {
-                *rule = match value {
-                    "open" => OnError::Open,
-                    _ => OnError::Closed,
-                };
+                *rule = value != "open";
             }
         }
-        closed |= rule == Some(OnError::Closed);
-        if closed {
-            OnError::Closed
-        } else {
-            OnError::Open
-        }
+        closed || rule == Some(true)
     }
 }
 
@@ -127,37 +119,21 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tenure.toml");
         for (text, commands, paths) in [
-            ("", OnError::Open, OnError::Closed),
-            ("[lock.x]\nttll = 1\n", OnError::Open, OnError::Closed),
-            (
-                "[[agent.path]]\nmtch = []\n",
-                OnError::Open,
-                OnError::Closed,
-            ),
-            (
-                "[[ agent.path ]]\non_error=\"open\"\nx\n",
-                OnError::Open,
-                OnError::Open,
-            ),
+            ("", false, true),
+            ("[lock.x]\nttll = 1\n", false, true),
+            ("[[agent.path]]\nmtch = []\n", false, true),
+            ("[[ agent.path ]]\non_error=\"open\"\nx\n", false, false),
             (
                 "[[agent.path]]\non_error = 'open'\n[[agent.path]]\n",
-                OnError::Open,
-                OnError::Closed,
+                false,
+                true,
             ),
-            (
-                "[[agent.command]]\nhow = 1\n",
-                OnError::Open,
-                OnError::Closed,
-            ),
-            (
-                "[[agent.command]]\non_error = \"closed\"\nx\n",
-                OnError::Closed,
-                OnError::Closed,
-            ),
+            ("[[agent.command]]\nhow = 1\n", false, true),
+            ("[[agent.command]]\non_error = \"closed\"\nx\n", true, true),
             (
                 "[[agent.command]]\n[lock.x]\non_error = \"closed\"\n",
-                OnError::Open,
-                OnError::Closed,
+                false,
+                true,
             ),
         ] {
             std::fs::write(&file, text).expect("a file");
@@ -166,8 +142,8 @@ mod tests {
                 file: Some(file.clone()),
                 is_foreign: false,
             };
-            assert_eq!(misread.on_error(About::Commands), commands, "{text}");
-            assert_eq!(misread.on_error(About::Paths), paths, "{text}");
+            assert_eq!(misread.is_closed(About::Commands), commands, "{text}");
+            assert_eq!(misread.is_closed(About::Paths), paths, "{text}");
         }
     }
 }
