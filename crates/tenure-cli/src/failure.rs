@@ -21,6 +21,8 @@ pub(crate) struct Failure {
     said: envelope::Failure,
     /// What a person reads instead of the message, where more can be said.
     pub(crate) text: Option<String>,
+    /// When the lock is free, for a person: set where something supports the hint of `retry`.
+    pub(crate) free_in_ms: Option<u64>,
     /// The text is the answer that the caller asked for, and belongs on stdout.
     pub(crate) is_answer: bool,
     /// The verb and the format, of a failure that happens before they are known otherwise.
@@ -137,6 +139,7 @@ impl From<envelope::Failure> for Failure {
         Self {
             said,
             text: None,
+            free_in_ms: None,
             is_answer: false,
             command: String::new(),
             output: Output::Text,

@@ -338,6 +338,9 @@ pub struct Watched {
     pub ms: u64,
 }
 
+/// How many past holds support an estimate.
+const TELLING_HOLDS: u64 = 3;
+
 /// What a lock's list remembers of past holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History {
@@ -359,6 +362,11 @@ impl History {
     /// How long holds of this lock last, in milliseconds; `None` without a past.
     pub fn usual_ms(&self) -> Option<u64> {
         (self.holds > 0).then_some(self.mean_ms)
+    }
+
+    /// Whether enough holds have ended to tell a person how long the next one takes. One or two may be of any length.
+    pub fn is_telling(&self) -> bool {
+        self.holds >= TELLING_HOLDS
     }
 
     /// How much longer a hold of this age lasts if it takes as long as the mean, in milliseconds. `None`

@@ -66,7 +66,7 @@ pub use queue::{
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use rests_on::RestsOn;
-pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
+pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, free_in_ms, retry_after_ms};
 pub use schedule::{Due, Failed, LeaseTerms, Moment, Schedule, interval_ms};
 pub use standing::{
     Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, has_ended, is_orphan,

@@ -7,7 +7,7 @@ use tenure_core::{
     Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force, History, Holder, Host,
     Input, Kind, Left, Life, Liveness, LivenessLock, Mode, Now, Outcome, Ownership, Patience,
     Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released, Request,
-    RequestId, Silence, StaleReason, Standing, Terms, TryGrant, judge, retry_after_ms,
+    RequestId, Silence, StaleReason, Standing, Terms, TryGrant, free_in_ms, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -887,6 +887,25 @@ fn a_hint_is_the_rest_of_a_mean_hold_or_a_quarter_of_its_age_more() {
     assert_eq!(soonest, RETRY_FLOOR_MS);
     assert_eq!(hint(PAST, 4_999), RETRY_FLOOR_MS);
     assert_eq!(hint(PAST, 1_000_000_000), RETRY_CEILING_MS);
+}
+
+#[test]
+fn a_person_is_told_when_a_lock_is_free_where_past_holds_or_a_limit_say_so() {
+    let told = |holds, kind, process, ms| {
+        let history = History { holds, ..PAST };
+        let mut entry = held_after(history, kind, process);
+        for claim in &mut entry.claims {
+            claim.lease.ttl_ms = 4_500;
+        }
+        free_in_ms(&entry, &Policy::NATIVE, &at(ms))
+    };
+    let run = |holds, ms| told(holds, Kind::Kernel, OWNER, ms);
+    assert_eq!(run(0, 2_000), None, "no hold has ended");
+    assert_eq!(run(2, 2_000), None, "two holds may be of any length");
+    assert_eq!(run(3, 2_000), Some(3_000));
+    assert_eq!(run(3, 5_000), None, "it has lasted longer than usual");
+    let by_ttl = told(1, Kind::Detached, None, 4_000);
+    assert_eq!(by_ttl, Some(500), "it ends then, whatever its past");
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod table;
 
 pub use crate::view::{
     HolderView, LockView, QueueView, RoomView, SlotsView, StandstillView, age, asks_for_the_lock,
-    human, is_retryable, kind, leased, stale_reason, timestamp, utc,
+    free_in, human, is_retryable, kind, leased, stale_reason, timestamp, utc,
 };
 
 pub use crate::agent_view::AgentView;

@@ -11,7 +11,7 @@ use tenure_core::{
     AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Evidence, Force,
     ForceOnHeld, Kind, Life, Liveness, LivenessLock, LockName, Mode, Now, Patience, Policy,
     Process, RETRY_FLOOR_MS, Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide,
-    has_ended, is_orphan, retry_after_ms,
+    free_in_ms, has_ended, is_orphan, retry_after_ms,
 };
 use tenure_os::clock::Date;
 use tenure_os::process::{actor_name, is_other_namespace, look_at};
@@ -104,6 +104,9 @@ pub struct LockView {
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The same for a person: set where past holds, or a limit of this one, support it.
+    #[serde(skip)]
+    pub free_in_ms: Option<u64>,
     /// How the reader calls the program again about it.
     #[serde(skip)]
     pub advice: Advice,
@@ -512,6 +515,7 @@ impl LockView {
             ahead: None,
             queue: Vec::new(),
             retry_after_ms: None,
+            free_in_ms: None,
             advice: Advice::plain(name),
             yields_to_force: policy.force_on_held != ForceOnHeld::Never,
         }
@@ -539,6 +543,7 @@ impl LockView {
             .collect();
         if matches!(standing, Standing::Held(_)) {
             self.retry_after_ms = Some(retry_after_ms(entry, policy, now));
+            self.free_in_ms = free_in_ms(entry, policy, now);
         }
         self.queue = entry
             .claims
@@ -582,7 +587,8 @@ impl LockView {
 
     fn show_standstill(&mut self, next: &Claim, still: Standstill, now: &Now) {
         if self.retry_after_ms.is_some() {
-            self.retry_after_ms = Some(still.rest_ms.max(RETRY_FLOOR_MS));
+            let rest_ms = still.rest_ms.max(RETRY_FLOOR_MS);
+            (self.retry_after_ms, self.free_in_ms) = (Some(rest_ms), Some(rest_ms));
         }
         self.standstill = Some(StandstillView {
             pid: next.holder.process.map(|process| process.pid),
@@ -910,14 +916,22 @@ pub fn leased(view: &LockView, place: Option<usize>) -> String {
     if let Some(after_ms) = view.retry_after_ms {
         let _ = write!(
             said,
-            "; free in about {} (retry_after_ms {after_ms})",
-            age(after_ms)
+            "; {} (retry_after_ms {after_ms})",
+            free_in(view.free_in_ms)
         );
     }
     if let Some(place) = place {
         let _ = write!(said, "; your place {place} is kept");
     }
     said
+}
+
+/// When a lock is free, as far as something supports a guess.
+pub fn free_in(guess_ms: Option<u64>) -> String {
+    guess_ms.map_or_else(
+        || "when it is free is not known".to_owned(),
+        |ms| format!("free in about {}", age(ms)),
+    )
 }
 
 /// What for, as the end of a sentence.

@@ -81,6 +81,7 @@ impl Session {
             view.show_sight(&reading, self.store.policy(), &self.clock.now());
             let ends = view.holder.as_ref().and_then(|holder| holder.ends_in_ms);
             view.retry_after_ms = ends.or(view.retry_after_ms);
+            view.free_in_ms = ends.or(view.free_in_ms);
         }
         // The refusal judged only the blocker, so the other holders are judged here.
         if !view.other_holders.is_empty()

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tenure_core::Reason;
 use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
-    HolderView, LockView, StandstillView, age, asks_for_the_lock, stale_reason, timestamp, utc,
+    HolderView, LockView, StandstillView, age, asks_for_the_lock, free_in, stale_reason, timestamp,
+    utc,
 };
 use tenure_store::advice::Advice;
 use tenure_store::profile::ENDS_WITHOUT_RELEASE;
@@ -22,15 +23,23 @@ pub(crate) fn failure_of(
     let check = view.advice.line(&["check"], &[]);
     let told = |holder: &&HolderView| holder.orphaned || holder.stopped || is_ending(holder);
     let hint = view.holder.as_ref().filter(told).map(|_| stop_hint(&view));
+    let free_in_ms = view.free_in_ms;
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
     if failure.retry.is_some() {
-        let waited = waited
-            .map(|waited| format!("waited {}; ", human(waited)))
+        failure.free_in_ms = free_in_ms;
+        let again = free_in_ms
+            .map(|ms| format!("try again in about {}, ", age(ms)))
             .unwrap_or_default();
+        let (waited, wait) = match waited {
+            Some(waited) => (
+                format!("waited {}; ", human(waited)),
+                "wait longer with --wait",
+            ),
+            None => (String::new(), "wait for it with --wait 1m"),
+        };
         failure.text = Some(format!(
-            "{line}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with `{check}`",
+            "{line}\n{:8}{waited}{again}{wait}, or look with `{check}`",
             "",
-            age(retry_after_ms),
         ));
     }
     if let (Some(hint), Some(text)) = (hint, &mut failure.text) {

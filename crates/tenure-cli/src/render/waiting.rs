@@ -287,7 +287,10 @@ impl WaitView {
 /// How long it may take until so many turns after the one in front are over. Only exclusive holds come one
 /// after the other, and a hold that was asked to stop does not take the usual time.
 fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Option<Estimate> {
-    let usual = entry.history.usual_ms()?;
+    let usual = entry
+        .history
+        .usual_ms()
+        .filter(|_| entry.history.is_telling())?;
     let is_ours = matches!(front.kind, Kind::Kernel | Kind::Detached);
     let one_by_one = (entry.claims.iter()).all(|claim| claim.mode == Hold::Exclusive);
     if !is_ours || !one_by_one || front.token.is_none() || front.cancel.is_some() {

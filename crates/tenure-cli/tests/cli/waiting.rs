@@ -82,11 +82,24 @@ fn wait_says_that_its_holder_is_stopped_and_so_does_a_release_by_another() {
 fn a_refusal_says_who_since_when_why_and_what_to_do() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["--why", "moving the data"]);
-    for words in [
-        &["run", "x", "-n", "--", "true"][..],
-        &["run", "x", "-w", "200ms", "--", "true"],
-        &["acquire", "x", "-w", "200ms"],
-        &["wait", "x", "-w", "200ms"],
+    // No hold of it has ended yet, so nothing tells when it is free.
+    for (words, wait) in [
+        (
+            &["run", "x", "-n", "--", "true"][..],
+            "wait for it with --wait 1m, or look with `tenure check x`",
+        ),
+        (
+            &["run", "x", "-w", "200ms", "--", "true"],
+            "wait longer with --wait, or look",
+        ),
+        (
+            &["acquire", "x", "-w", "200ms"],
+            "wait longer with --wait, or look",
+        ),
+        (
+            &["wait", "x", "-w", "200ms"],
+            "wait longer with --wait, or look",
+        ),
     ] {
         let answer = scene.run(words).expect(4, "held");
         let said = answer.stderr();
@@ -99,13 +112,14 @@ fn a_refusal_says_who_since_when_why_and_what_to_do() {
         for fact in facts
             .iter()
             .map(String::as_str)
-            .chain(["moving the data", "--wait"])
+            .chain(["moving the data", wait])
         {
             assert!(said.contains(fact), "{words:?} says `{fact}`: {said}");
         }
         let last: Vec<_> = said.lines().rev().take(2).collect();
+        let last = last.concat();
         assert!(
-            last.concat().contains("try again in about"),
+            last.contains(wait) && !last.contains("try again in about"),
             "what to do stands at the end: {said}"
         );
     }
@@ -127,7 +141,7 @@ fn what_the_caller_said_is_how_long_it_waited() {
         (&["wait", "x", "--wait", "40ms"], "40ms"),
     ] {
         let said = scene.run(words).expect(4, "held all the time").stderr();
-        let waited = format!("        waited {wait}; try again in about ");
+        let waited = format!("        waited {wait}; wait longer with --wait, ");
         assert!(said.contains(&waited), "{words:?}: {said}");
         let end = words.iter().position(|word| *word == "--");
         let (before, after) = words.split_at(end.unwrap_or(words.len()));

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
 use crate::output::Output;
-use crate::render::lock::{HolderView, LockView, age};
+use crate::render::lock::{HolderView, LockView, free_in};
 use crate::render::{Listener, Reporter, clean_path};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
@@ -630,10 +630,10 @@ fn text_of(failure: &Failure) -> String {
     let millis = |key: &str| fact(key).and_then(Value::as_u64).map(Duration::from_millis);
     text.push_str(&failure.waited());
     if let Some(retry) = failure.retry {
-        let about = age(retry.after_ms);
         let _ = write!(
             text,
-            "; free in about {about} (retry_after_ms {})",
+            "; {} (retry_after_ms {})",
+            free_in(failure.free_in_ms),
             retry.after_ms
         );
     }
