@@ -7,7 +7,7 @@ use super::refusal::cancelled_by;
 use super::session::collect_signals;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::audit::{GIVING, Row, header};
+use crate::render::audit::{Endings, GIVING, Row, header};
 use crate::render::stream::{DocumentPart, Each, write_envelope};
 use crate::render::table::{Cells, Columns};
 use crate::render::width::room_on_stdout;
@@ -72,11 +72,13 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
 fn rows(events: &mut Events, sorted: Sorted, here: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut known = BTreeMap::<String, usize>::new();
+    let mut endings = Endings::default();
     for entry in events {
+        let ending = endings.of(&entry);
         if sorted.value(&entry).is_none() && sorted != Sorted::Time {
             continue;
         }
-        let row = Row::of(&entry, here);
+        let row = Row::of(&entry, here, ending.as_deref());
         let at = row
             .repeats
             .clone()
@@ -165,6 +167,7 @@ struct Printer {
     /// Rows by which the columns are to be sized.
     first: Vec<Cells<7>>,
     columns: Option<Columns<7>>,
+    endings: Endings,
     gathered: String,
 }
 
@@ -176,6 +179,7 @@ impl Printer {
             here: Identity::current().host.name,
             first: Vec::new(),
             columns: None,
+            endings: Endings::default(),
             gathered: String::new(),
         }
     }
@@ -183,7 +187,8 @@ impl Printer {
     /// Takes one event.
     fn print(&mut self, entry: &Entry) -> Result<(), Unheard> {
         if self.output == Output::Text {
-            let row = Row::of(entry, &self.here);
+            let ending = self.endings.of(entry);
+            let row = Row::of(entry, &self.here, ending.as_deref());
             return self.push(row);
         }
         self.gathered.push_str(&entry.line());

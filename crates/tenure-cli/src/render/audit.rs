@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tenure_engine::audit::{Entry, EventName};
 use tenure_os::process::actor_name;
@@ -68,9 +69,39 @@ pub(crate) struct Row {
     cells: Cells<7>,
 }
 
+/// Who asked holders to go, as earlier events tell. The line of the release knows only how the command ended.
+#[derive(Debug, Default)]
+pub(crate) struct Endings(BTreeMap<(String, String), String>);
+
+impl Endings {
+    /// Takes in an event. Of a release the answer is what made the holder give up the lock.
+    pub(crate) fn of(&mut self, entry: &Entry) -> Option<String> {
+        let key = || (entry.lock_name().to_owned(), entry.request_id().to_owned());
+        match EventName::from_word(entry.event()) {
+            // Who only waited has nothing to release.
+            Some(EventName::LockSuperseded) if entry.number("token").is_some() => {
+                let fields = entry.fields();
+                let what = match fields.get("kind").and_then(Value::as_str) {
+                    Some("cancel") => "cancelled",
+                    _ => "superseded",
+                };
+                let by = superseder(fields.get("superseded_by"));
+                self.0.insert(key(), format!("{what} by {by}"));
+                None
+            }
+            Some(EventName::LockReleased) => self.0.remove(&key()),
+            Some(EventName::LockAcquired) => {
+                self.0.remove(&key());
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Row {
-    /// `here` is this host, which need not be named.
-    pub(crate) fn of(entry: &Entry, here: &str) -> Self {
+    /// `here` is this host, which need not be named; `ending` is what [`Endings`] knows of the event.
+    pub(crate) fn of(entry: &Entry, here: &str, ending: Option<&str>) -> Self {
         let fields = entry.fields();
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         let (waited_ms, held_ms) = (entry.number("waited_ms"), entry.number("held_ms"));
@@ -81,7 +112,7 @@ impl Row {
             .replace('_', " ");
         let lock = or_dash(text("path").unwrap_or(entry.lock_name()));
         let who = who(entry, here);
-        let telling = telling(entry, here);
+        let telling = telling(entry, here, ending);
         let repeats = matches!(
             EventName::from_word(event),
             Some(EventName::LockRefused | EventName::LockSkipped)
@@ -171,7 +202,7 @@ fn or_dash(text: &str) -> &str {
 }
 
 /// What a person wants to know of an event at a glance: without what programs know it by.
-pub(crate) fn brief(entry: &Entry, here: &str) -> String {
+pub(crate) fn brief(entry: &Entry, here: &str, ending: Option<&str>) -> String {
     let time = |key: &str, word: &str| {
         // Each caller waits for a moment, and most events are no news of that.
         let ms = entry
@@ -186,7 +217,7 @@ pub(crate) fn brief(entry: &Entry, here: &str) -> String {
             let of = [work(entry), behind];
             of.into_iter().flatten().collect::<Vec<_>>().join(", ")
         }
-        _ => telling(entry, here),
+        _ => telling(entry, here, ending),
     };
     let of = [time("waited_ms", "waited"), time("held_ms", "held")];
     let of = of.into_iter().flatten().chain([told]);
@@ -212,7 +243,7 @@ fn who(entry: &Entry, here: &str) -> String {
 }
 
 /// What a person wants to know of an event, beyond the common fields.
-fn telling(entry: &Entry, here: &str) -> String {
+fn telling(entry: &Entry, here: &str, ending: Option<&str>) -> String {
     let get = |key: &str| {
         let value = entry.fields().get(key).filter(|value| !value.is_null());
         value.map(plain)
@@ -248,7 +279,10 @@ fn telling(entry: &Entry, here: &str) -> String {
                 _ => "",
             };
             let work = work.map_or_else(String::new, |work| format!("{work}, "));
-            format!("{work}{}{step}{other}", word("result"))
+            match ending {
+                Some(ending) => format!("{work}{ending}"),
+                None => format!("{work}{}{step}{other}", word("result")),
+            }
         }
         Some(EventName::LockReleaseFailed) => {
             format!(
@@ -314,7 +348,7 @@ fn telling(entry: &Entry, here: &str) -> String {
 /// The caller that asked a holder to go.
 fn superseder(by: Option<&Value>) -> String {
     let said = |key: &str| by.and_then(|by| by.get(key)).and_then(Value::as_str);
-    let actor = said("actor").map_or_else(String::new, |actor| format!(" ({actor})"));
+    let actor = said("actor").map_or_else(String::new, |actor| format!(" ({})", actor_name(actor)));
     format!("{}{actor}", said("request_id").unwrap_or("?"))
 }
 
@@ -376,7 +410,7 @@ mod tests {
              \"timestamp\":\"2026-02-07T10:00:00.000Z\",{rest}}}"
         );
         let entry = Entry::parse(text.as_bytes()).expect("an event");
-        let [time, cells @ ..] = Row::of(&entry, "box").cells(&TimeZone::UTC);
+        let [time, cells @ ..] = Row::of(&entry, "box", None).cells(&TimeZone::UTC);
         assert_eq!(time, "2026-02-07 10:00:00");
         cells.join(" | ")
     }
@@ -443,6 +477,34 @@ mod tests {
             ),
         ] {
             assert_eq!(shown(rest), expected);
+        }
+    }
+
+    #[test]
+    fn a_release_tells_who_made_its_holder_go() {
+        for (kind, told) in [("newer_run", "superseded"), ("cancel", "cancelled")] {
+            let line = |event: &str, rest: &str| {
+                let text = format!(
+                    r#"{{"event":"lock_{event}","lock_name":"x","request_id":"r1","timestamp":"2026-02-07T10:00:00Z"{rest}}}"#
+                );
+                Entry::parse(text.as_bytes()).expect("an event")
+            };
+            let asked = format!(
+                r#","token":1,"kind":"{kind}","superseded_by":{{"request_id":"r2","actor":"bob"}}"#
+            );
+            let failed =
+                r#","why":"make","result":"failure","failure_step":"command","held_ms":1000"#;
+            let mut endings = Endings::default();
+            let mut what = |entry: &Entry| {
+                let ending = endings.of(entry);
+                let cells = Row::of(entry, "box", ending.as_deref()).cells(&TimeZone::UTC);
+                cells[6].to_string()
+            };
+            what(&line("superseded", &asked));
+            let released = line("released", failed);
+            assert_eq!(what(&released), format!("make, {told} by r2 (bob)  r1"));
+            let next = "make, failure in command  r1";
+            assert_eq!(what(&released), next, "the next hold of the request");
         }
     }
 

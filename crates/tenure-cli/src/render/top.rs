@@ -486,8 +486,11 @@ fn event_lines<'a>(
     let mut rows: Vec<(audit::Row, String)> = Vec::new();
     let mut known = HashMap::<String, usize>::new();
     // From the last on; what repeats a later one is added to it.
-    for entry in entries.rev() {
-        let row = audit::Row::of(entry, picture.here);
+    let mut endings = audit::Endings::default();
+    let entries: Vec<_> = entries.map(|entry| (entry, endings.of(entry))).collect();
+    for (entry, ending) in entries.into_iter().rev() {
+        let ending = ending.as_deref();
+        let row = audit::Row::of(entry, picture.here, ending);
         let repeated = row.repeats.as_ref().and_then(|key| known.get(key));
         if let Some((later, _)) = repeated.and_then(|at| rows.get_mut(*at)) {
             later.add(&row);
@@ -499,7 +502,7 @@ fn event_lines<'a>(
         if let Some(key) = &row.repeats {
             known.insert(key.clone(), rows.len());
         }
-        rows.push((row, audit::brief(entry, picture.here)));
+        rows.push((row, audit::brief(entry, picture.here, ending)));
     }
     let rows = rows.into_iter().rev();
     let cells: Vec<Cells<5>> = rows
