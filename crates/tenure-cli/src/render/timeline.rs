@@ -70,9 +70,11 @@ pub(crate) struct LockRow {
 /// What is shown.
 #[derive(Debug)]
 pub(crate) struct Chart {
-    /// The first and the last instant, in milliseconds since the Unix epoch.
+    /// The time that was asked for, in milliseconds since the Unix epoch; of what was not, all that there is.
     pub(crate) since_ms: u64,
     pub(crate) until_ms: u64,
+    /// The part of it that a picture draws: from a moment before the first event to a moment behind the last one.
+    pub(crate) axis_ms: (u64, u64),
     /// Locks, those for which callers waited longest first.
     pub(crate) locks: Vec<LockRow>,
     pub(crate) summary: Summary,
@@ -125,7 +127,8 @@ pub(crate) struct LongHold {
     pub(crate) who: String,
     #[serde(rename = "since", serialize_with = "as_known_instant")]
     pub(crate) since_ms: Option<u64>,
-    pub(crate) held_ms: u64,
+    /// How long it took; `None` for one without a recorded end.
+    pub(crate) held_ms: Option<u64>,
     pub(crate) blocked_ms: u64,
     pub(crate) outcome: &'static str,
 }
@@ -204,7 +207,8 @@ impl Chart {
         Self {
             since_ms,
             until_ms,
-            summary: Summary::of(&locks, now_ms),
+            axis_ms: axis(&locks, (since_ms, until_ms)),
+            summary: Summary::of(&locks),
             locks,
         }
     }
@@ -274,6 +278,38 @@ fn window(locks: &[LockRow], wanted: &Wanted<'_>, now_ms: u64) -> (u64, u64) {
     let since = wanted.since_ms.or(first).unwrap_or(now_ms);
     let until = wanted.until_ms.map(|until| until.min(now_ms.max(since)));
     (since, until.or(last).unwrap_or(now_ms).max(since))
+}
+
+/// The part of the time asked for in which something happened, with a margin. Of a hold without an end it has a tenth more.
+fn axis(locks: &[LockRow], (since, until): (u64, u64)) -> (u64, u64) {
+    let (mut first, mut last, mut is_open) = (u64::MAX, 0, false);
+    let mut see = |at: u64| {
+        let at = at.clamp(since, until);
+        (first, last) = (first.min(at), last.max(at));
+    };
+    for row in locks {
+        for bar in &row.holds {
+            is_open |= bar.hold.until_ms.is_none();
+            let ends = [bar.hold.since_ms(), bar.hold.until_ms];
+            ends.into_iter().flatten().for_each(&mut see);
+        }
+        for bar in &row.waits {
+            see(bar.wait.since_ms);
+            see(bar.wait.until_ms);
+        }
+        row.incidents
+            .iter()
+            .for_each(|incident| see(incident.at_ms));
+    }
+    if first > last || (is_open && first == last) {
+        return (first.clamp(since, until), until);
+    }
+    let span = last - first;
+    let (before, behind) = (span / 100, if is_open { span / 10 } else { span / 100 });
+    (
+        first.saturating_sub(before).max(since),
+        last.saturating_add(behind).min(until),
+    )
 }
 
 impl LockRow {
@@ -459,7 +495,7 @@ impl Waiting {
 }
 
 impl Summary {
-    fn of(locks: &[LockRow], now_ms: u64) -> Self {
+    fn of(locks: &[LockRow]) -> Self {
         let mut counts = Counts {
             locks: locks.len(),
             ..Counts::default()
@@ -477,7 +513,7 @@ impl Summary {
                     lock: row.name.clone(),
                     who,
                     since_ms: bar.hold.since_ms(),
-                    held_ms: bar.held_ms(now_ms),
+                    held_ms: bar.hold.held_ms(),
                     blocked_ms: bar.blocked_ms,
                     outcome: bar.hold.outcome.as_str(),
                 });
@@ -529,6 +565,7 @@ impl Summary {
         }
         longest_waits.sort_by_key(|wait| Reverse(wait.waited_ms));
         longest_waits.truncate(NAMED);
+        // Nobody knows how long those without an end took: they come last.
         longest_holds.sort_by_key(|hold| Reverse(hold.held_ms));
         longest_holds.truncate(NAMED);
         let blockers = blockers.into_iter();
@@ -555,17 +592,6 @@ impl Summary {
             longest_holds,
             blocked_most,
             refusals,
-        }
-    }
-}
-
-impl HoldBar {
-    /// How long it took; of an open one, until now.
-    pub(crate) fn held_ms(&self, now_ms: u64) -> u64 {
-        let open = || now_ms.saturating_sub(self.hold.since_ms().unwrap_or(now_ms));
-        match self.hold.outcome {
-            HoldOutcome::Open => open(),
-            _ => self.hold.held_ms().unwrap_or(0),
         }
     }
 }
@@ -608,6 +634,9 @@ fn shown(name: &str) -> String {
 
 /// Words of an outcome for people.
 pub(crate) fn word(outcome: &str) -> String {
+    if outcome == HoldOutcome::Open.as_str() {
+        return "no end recorded".to_owned();
+    }
     outcome.replace('_', " ")
 }
 
@@ -618,6 +647,14 @@ mod tests {
 
     /// The chart of these events: milliseconds, event, request, and further fields.
     fn chart(events: &[(u64, &str, &str, &str)]) -> Chart {
+        chart_of(events, None, None)
+    }
+
+    fn chart_of(
+        events: &[(u64, &str, &str, &str)],
+        since_ms: Option<u64>,
+        until_ms: Option<u64>,
+    ) -> Chart {
         let mut history = History::default();
         let mut passages = Vec::new();
         for (at, event, id, rest) in events {
@@ -630,8 +667,8 @@ mod tests {
         }
         passages.extend(history.into_open().map(Passage::Hold));
         let wanted = Wanted {
-            since_ms: None,
-            until_ms: None,
+            since_ms,
+            until_ms,
             is_of: &|_| true,
         };
         Chart::of(passages, &wanted, 100_000)
@@ -660,6 +697,44 @@ mod tests {
             lock: "x".to_owned(),
         };
         assert_eq!(shown.summary.blocked_most, [expected]);
+    }
+
+    #[test]
+    fn a_hold_without_an_end_is_no_long_one() {
+        let shown = chart(&[
+            (0, "acquired", "killed", r#","token":1"#),
+            (9_000, "acquired", "b", r#","mode":"shared","token":2"#),
+            (10_000, "acquired", "c", r#","mode":"shared","token":3"#),
+            (15_000, "released", "c", r#","token":3,"held_ms":5000"#),
+        ]);
+        let holds = shown.summary.longest_holds.iter();
+        let holds: Vec<_> = holds.map(|hold| (&*hold.who, hold.held_ms)).collect();
+        let expected = [("killed", Some(9_000)), ("c", Some(5_000)), ("b", None)];
+        assert_eq!(holds, expected);
+        assert_eq!(shown.summary.counts.open, 1);
+    }
+
+    #[test]
+    fn an_axis_fits_to_what_happened_in_the_time_asked_for() {
+        let hold = [
+            (40_000, "acquired", "a", r#","token":1"#),
+            (50_000, "released", "a", r#","held_ms":10000"#),
+        ];
+        let one = &hold[..1];
+        for (events, since, until, expected) in [
+            (&hold[..], None, None, (40_000, 50_000)),
+            (&hold, Some(0), None, (39_900, 50_000)),
+            (&hold, Some(0), Some(90_000), (39_900, 50_100)),
+            // A part of the hold lies there.
+            (&hold, Some(45_000), Some(90_000), (45_000, 50_050)),
+            // It may go on until now.
+            (one, Some(0), None, (40_000, 100_000)),
+            (&[], Some(7_000), None, (100_000, 100_000)),
+        ] {
+            let shown = chart_of(events, since, until);
+            assert_eq!(shown.axis_ms, expected, "{since:?} {until:?}");
+            assert_eq!(shown.since_ms, since.unwrap_or(shown.since_ms), "as asked");
+        }
     }
 
     #[test]

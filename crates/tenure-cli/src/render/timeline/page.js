@@ -9,7 +9,7 @@
 
   // Words and numbers.
 
-  const word = (outcome) => outcome.replace('_', ' ');
+  const word = (outcome) => (outcome === 'open' ? 'no end recorded' : outcome.replace('_', ' '));
   const units = [[86400000, 'd'], [3600000, 'h'], [60000, 'm'], [1000, 's']];
   const duration = (ms) => {
     if (ms < 1000) return `${ms}ms`;
@@ -348,7 +348,7 @@
       const [begin, end, , by, outcome, why, token, slot, held, waited, blocked, others] = thing.item;
       lines.push(`${caller(by)} had ${thing.lock.name}`);
       lines.push(begin === null ? 'since a time before the audit' : `from ${both(begin)}`);
-      lines.push(end === null ? 'no end is recorded' : `to ${both(end)}: ${word(outcomes[outcome])}${held === null ? '' : ` after ${duration(held)}`}`);
+      lines.push(end === null ? word('open') : `to ${both(end)}: ${word(outcomes[outcome])}${held === null ? '' : ` after ${duration(held)}`}`);
       if (why) lines.push(`for ${texts[why]}`);
       if (waited) lines.push(`after a wait of ${duration(waited)}`);
       if (blocked) lines.push(`${others} ${others === 1 ? 'wait' : 'waits'} behind it, ${duration(blocked)} in all`);
@@ -498,7 +498,7 @@
   const sums = () => {
     const parts = [
       ['Longest waits', 'waits', summary.longest_waits.map((it) => [duration(it.waited_ms), `${it.who} for ${it.lock}${it.behind === null ? '' : ` behind ${it.behind}`}, ${word(it.outcome)}`, () => goTo(it.lock, it.since, it.waited_ms), it.waited_ms])],
-      ['Longest holds', 'holds', summary.longest_holds.map((it) => [duration(it.held_ms), `${it.who} had ${it.lock}, ${word(it.outcome)}${it.blocked_ms ? `; others waited ${duration(it.blocked_ms)}` : ''}`, () => goTo(it.lock, it.since, it.held_ms), it.held_ms])],
+      ['Longest holds', 'holds', summary.longest_holds.map((it) => [it.held_ms === null ? '-' : duration(it.held_ms), `${it.who} had ${it.lock}, ${word(it.outcome)}${it.blocked_ms ? `; others waited ${duration(it.blocked_ms)}` : ''}`, () => goTo(it.lock, it.since, it.held_ms ?? 0), it.held_ms ?? ''])],
       ['Blocked others most', 'blockers', summary.blocked_most.map((it) => [duration(it.blocked_ms), `${it.who} by ${it.holds} ${it.holds === 1 ? 'hold' : 'holds'}, most of it of ${it.lock}`, () => only(it.who), it.blocked_ms])],
       ['Refused most', 'refusals', summary.refusals.map((it) => [it.refused + it.skipped === 1 ? 'once' : `${it.refused + it.skipped} times`, `${it.who}, most often ${it.lock}${it.skipped ? ` (${it.skipped} skipped)` : ''}`, () => only(it.who), it.refused + it.skipped])],
     ];
@@ -514,7 +514,8 @@
       ['locks', 'locks'], ['holds', 'holds'], ['waits', 'waits'], ['waited_ms', 'waited in all'], ['refused', 'refused'], ['skipped', 'skipped'],
       ['superseded', 'superseded'], ['taken_over', 'taken over', true], ['lost', 'lost', true], ['open', 'without an end'],
     ];
-    $('counts').replaceChildren(...words.filter(([key]) => counts[key] || key === 'locks' || key === 'holds').flatMap(([key, text, isBad], at) => {
+    const [first, last] = data.asked.map((at) => time(at - data.since));
+    $('counts').replaceChildren(`${first} to ${last}: `, ...words.filter(([key]) => counts[key] || key === 'locks' || key === 'holds').flatMap(([key, text, isBad], at) => {
       const number = element('b', { textContent: key === 'waited_ms' ? duration(counts[key]) : counts[key] });
       number.dataset.count = key;
       number.dataset.value = counts[key];

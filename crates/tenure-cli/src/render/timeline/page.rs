@@ -62,6 +62,8 @@ fn in_script(json: &str) -> String {
 struct PageData<'a> {
     since: u64,
     until: u64,
+    /// The time that was asked for.
+    asked: (u64, u64),
     summary: &'a Summary,
     /// Words for how holds and waits ended.
     outcomes: Vec<&'static str>,
@@ -119,7 +121,7 @@ struct PageRow<'a> {
 impl<'a> PageData<'a> {
     fn of(chart: &'a Chart) -> Self {
         let mut lists = Lists {
-            since_ms: chart.since_ms,
+            since_ms: chart.axis_ms.0,
             outcomes: HoldOutcome::ALL.map(HoldOutcome::as_str).to_vec(),
             texts: vec![String::new()],
             numbers: HashMap::from([(String::new(), 0)]),
@@ -127,8 +129,9 @@ impl<'a> PageData<'a> {
         };
         let locks = chart.locks.iter().map(|row| lists.row(row)).collect();
         Self {
-            since: chart.since_ms,
-            until: chart.until_ms,
+            since: chart.axis_ms.0,
+            until: chart.axis_ms.1,
+            asked: (chart.since_ms, chart.until_ms),
             summary: &chart.summary,
             outcomes: lists.outcomes,
             texts: lists.texts,

@@ -67,8 +67,8 @@ text{font:13px system-ui,sans-serif;fill:#1c2128}.soft{fill:#57606a}.head{font-w
 /// The whole picture.
 pub(crate) fn of(chart: &Chart, zone: &TimeZone) -> String {
     let mut drawing = Drawing {
-        since_ms: chart.since_ms,
-        until_ms: chart.until_ms.max(chart.since_ms + 1),
+        since_ms: chart.axis_ms.0,
+        until_ms: chart.axis_ms.1.max(chart.axis_ms.0 + 1),
         zone,
         y: 0.0,
         bars: 0,
@@ -265,7 +265,7 @@ impl Drawing<'_> {
         let until = hold.until_ms.unwrap_or(self.until_ms);
         let (name, outcome) = (who(&hold.by), hold.outcome.as_str());
         let ended = match hold.outcome {
-            HoldOutcome::Open => "no end is recorded".to_owned(),
+            HoldOutcome::Open => word(outcome),
             _ => format!("{} {}", word(outcome), time(until, self.zone)),
         };
         let about = format!("{name} had {lock} from {}, {ended}", time(since, self.zone));

@@ -63,7 +63,7 @@ pub(super) fn counted(counts: &Counts) -> String {
         times(counts.superseded, "superseded"),
         times(counts.taken_over, "taken over"),
         times(counts.lost, "lost"),
-        times(counts.open, "open"),
+        times(counts.open, "without an end"),
     ]
     .into_iter()
     .flatten()
@@ -104,7 +104,7 @@ pub(super) fn sections(
             word(hold.outcome),
             others(hold.blocked_ms)
         );
-        (short_age(hold.held_ms), line)
+        (hold.held_ms.map_or_else(|| "-".to_owned(), short_age), line)
     });
     let blockers = summary.blocked_most.iter().map(|blocker| {
         let holds = if blocker.holds == 1 { "hold" } else { "holds" };
