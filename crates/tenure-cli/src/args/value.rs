@@ -393,12 +393,22 @@ fn instants(text: &str, now: &jiff::Zoned) -> Option<(jiff::Timestamp, jiff::Tim
 
 /// An event of the audit.
 pub(crate) fn event(text: &str) -> Result<EventName, String> {
-    EventName::from_word(text).ok_or_else(|| {
-        format!(
-            "{text:?}: there is no such event; it is one of {}",
-            EventName::ALL.map(EventName::as_str).join(", ")
-        )
-    })
+    let word = text.replace([' ', '-'], "_");
+    let of_a_lock = || EventName::from_word(&format!("lock_{word}"));
+    EventName::from_word(&word)
+        .or_else(of_a_lock)
+        .ok_or_else(|| {
+            format!(
+                "{text:?}: there is no such event; it is one of {}",
+                EventName::ALL.map(short_event).join(", ")
+            )
+        })
+}
+
+/// The word for an event where all events are of locks.
+pub(crate) fn short_event(event: EventName) -> &'static str {
+    let word = event.as_str();
+    word.strip_prefix("lock_").unwrap_or(word)
 }
 
 /// A fencing token.
@@ -544,6 +554,20 @@ impl AgentHost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_is_named_as_the_audit_shows_it_or_as_its_line_does() {
+        for known in EventName::ALL {
+            let (whole, short) = (known.as_str(), short_event(known));
+            let (shown, dashed) = (short.replace('_', " "), short.replace('_', "-"));
+            for word in [whole, short, &shown, &dashed] {
+                assert_eq!(event(word), Ok(known), "{word}");
+            }
+        }
+        for none in ["", "lock_", "lock_dreamt", "lock_lock_lost", "released!"] {
+            assert!(event(none).is_err(), "{none:?}");
+        }
+    }
 
     #[test]
     fn moments_are_times_or_durations_ago() {

@@ -14,7 +14,7 @@ use tenure_engine::audit::{Entry, EventName, Filter};
   tenure audit deploy --since 1h        what happened to deploy in the last hour
   tenure audit --since yesterday --waited   who waited longest, and behind whom
   tenure audit --since yesterday --held     who held a lock longest
-  tenure audit --event lock_refused     who was refused, and how often
+  tenure audit --event refused          who was refused, and how often
   tenure audit --request-id run-42      what one run did
   tenure audit -f --since 0s            what happens from now on
   tenure audit -f --output json | jq .  the same, one JSON object per line
@@ -25,10 +25,10 @@ events.")]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     pub(crate) sought: Sought,
-    /// Only these events (lock_refused); may be given more than once
+    /// Only these events (refused); may be given more than once
     ///
-    /// lock_acquired, lock_stolen, lock_released, lock_release_failed, heartbeat_failed,
-    /// orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded or lock_cancelled
+    /// acquired, stolen, released, release_failed, heartbeat_failed, orphan_ended, skipped, refused,
+    /// lost, superseded or cancelled; their whole names (lock_refused) as well
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
     pub(crate) event: Vec<Typed<EventName>>,
     /// Only callers that waited or were refused, the longest wait first

@@ -7,7 +7,7 @@
 //! `command/completions` says which locks, groups and profiles there are, and how a shell is told.
 
 use super::{BEFORE_VERB, BEFORE_VERB_BARE, Tree};
-use crate::args::value::{Further, Owner, Ticket, Typed};
+use crate::args::value::{Further, Owner, Ticket, Typed, short_event};
 use crate::args::{Common, flock};
 use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches, ValueHint};
 use std::any::TypeId;
@@ -417,7 +417,7 @@ fn known_value(arg: &Arg) -> Option<Expected> {
             ("none", "no process: the caller renews it by heartbeats"),
         ]),
         _ if value == TypeId::of::<Typed<EventName>>() => {
-            words(&EventName::ALL.map(|event| (event.as_str(), "")))
+            words(&EventName::ALL.map(|event| (short_event(event), "")))
         }
         _ => Some(Expected::Nothing),
     }
