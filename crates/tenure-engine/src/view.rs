@@ -629,7 +629,13 @@ impl LockView {
                 slots.of - slots.held,
                 slots.of
             ),
-            Some(slots) => format!("no room for one of {} slots", slots.of),
+            Some(slots) if slots.held >= slots.of => match slots.of {
+                1 => "the only slot is taken".to_owned(),
+                2 => "both slots are taken".to_owned(),
+                of => format!("all {of} slots are taken"),
+            },
+            // Another mode holds it.
+            Some(_) => "no slot is free".to_owned(),
             None if room.shared => "room for more shared holders".to_owned(),
             None => "no room for shared holders".to_owned(),
         })
@@ -791,7 +797,7 @@ impl HolderView {
     /// The holder's slot, as a part of a sentence; empty for another lock.
     pub fn slot_of_slots(&self) -> String {
         let member = self.member.as_deref().map(clean);
-        let member = member.map(|member| format!(" ({member})"));
+        let member = member.map(|member| format!(", member {member}"));
         match (self.slot, self.slots) {
             (Some(slot), Some(slots)) => {
                 format!(", slot {slot} of {slots}{}", member.unwrap_or_default())

@@ -59,6 +59,14 @@ fn a_pool_is_the_same_for_every_caller() {
         (&1.into(), &"b".into())
     );
     let _ = told(&[]).expect(4, "two hold it");
+    let check = run(&scene, &["check", "gpu"]).expect(4, "held").stdout();
+    for part in [
+        ", slot 0 of 2, member a, since",
+        ", slot 1 of 2, member b, since",
+        "both slots are taken",
+    ] {
+        assert!(check.contains(part), "{part}: {check}");
+    }
     gate.open();
     let _ = first.finish().expect(0, "the first");
     assert_eq!(told(&[]).expect(0, "its number").stdout(), "a 0 0\n");
@@ -844,7 +852,7 @@ fn member_of_a_living_hold_is_never_given_again_table() {
         let seen = scene.check("gpu");
         assert_eq!(seen["holder"]["member"], *expected, "{now:?}: {seen}");
         let text = run(&scene, &["check", "gpu"]).stdout();
-        let shown = format!("({expected})");
+        let shown = format!(", member {expected},");
         assert!(text.contains(&shown), "{now:?}: {text}");
     }
 }
