@@ -1087,6 +1087,10 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
     let pid = claim.holder.process.map(|process| process.pid);
     let pid = pid.filter(|pid| *pid > 0);
     let mut view = HolderView {
+    let cancel_actor = claim
+        .cancel
+        .as_ref()
+        .map(|cancel| actor_name(&cancel.actor));
         kind: match claim.kind {
             Kind::Kernel => "run",
             Kind::Detached => "detached",
@@ -1118,7 +1122,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         max_age_ms: claim.holder.max_age_ms(),
         cancel_requested: claim.cancel.is_some(),
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
-        cancel_requested_actor: said(claim.cancel.as_ref().map(|cancel| &cancel.actor)),
+        cancel_requested_actor: said(cancel_actor.as_ref()),
         cancel_requested_why: said(claim.cancel.as_ref().map(|cancel| &cancel.why)),
         cancel_requested_kind: claim.cancel.as_ref().map(|cancel| kind(cancel.kind)),
         mode: mode(claim.mode),

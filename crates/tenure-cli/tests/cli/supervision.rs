@@ -381,6 +381,13 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
         .expect(0, "asked");
     let check = scene.run(["check", "x"]).stdout();
     assert!(check.contains(", asked to stop by tester)"), "{check}");
+    // A number has its name here as everywhere.
+    let words = ["acquire", "y", "--owner", "none", "--request-id", "mine"];
+    let _ = scene.run(words).expect(0, "acquired");
+    let words = ["cancel", "y", "--by", "op-3", "--actor", "uid 0"];
+    let _ = scene.run(words).expect(0, "asked");
+    let check = scene.run(["check", "y"]).stdout();
+    assert!(check.contains(", asked to stop by root)"), "{check}");
     assert!(
         scene.check("x")["holder"]
             .get("cancel_requested_why")
