@@ -320,6 +320,11 @@ fn terminal_top_follows_the_locks_and_its_keys() {
     ]);
     let waiting = support::Started::piped(&mut { waiting });
     shown("the waiter", &["1. waits", "bob (PID"]);
+    // Each row has a request id, which nobody sees here.
+    terminal.keys("/req_");
+    shown("a filter without a row", &["no lock has the text"]);
+    terminal.key("Escape");
+    shown("all rows again", &["backup", "deploy", "STATE"]);
     terminal.keys("/depl");
     terminal.until("the lock of the filter alone", |screen| {
         let is_row = |line: &str| line.contains("held  ") && line.contains("backup");

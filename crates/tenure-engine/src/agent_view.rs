@@ -36,7 +36,7 @@ impl AgentView {
     }
 
     /// For people: `claude 1f3c/a6b4`.
-    pub(crate) fn words(&self) -> String {
+    pub fn words(&self) -> String {
         match &self.agent {
             Some(agent) => format!("{} {}/{agent}", self.host, self.session),
             None => format!("{} {}", self.host, self.session),

@@ -139,7 +139,7 @@ pub(crate) fn order<'a>(picture: &Picture<'a>, chosen: &Chosen) -> Vec<&'a LockV
 }
 
 fn shown<'a>(picture: &Picture<'a>, chosen: &Chosen) -> Vec<Row<'a>> {
-    of_these(all(picture), chosen)
+    of_these(all(picture), chosen, picture.here)
 }
 
 fn all<'a>(picture: &Picture<'a>) -> Vec<Row<'a>> {
@@ -148,12 +148,12 @@ fn all<'a>(picture: &Picture<'a>) -> Vec<Row<'a>> {
         .collect()
 }
 
-fn of_these<'a>(mut rows: Vec<Row<'a>>, chosen: &Chosen) -> Vec<Row<'a>> {
+fn of_these<'a>(mut rows: Vec<Row<'a>>, chosen: &Chosen, here: &str) -> Vec<Row<'a>> {
     let filter = chosen.filter.to_lowercase();
     rows.retain(|row| {
         // All of a lock is shown also once it is free.
         let is_shown = chosen.page == Page::Lock && chosen.is(row);
-        is_shown || ((chosen.free || row.rank != Rank::Free) && row.has(&filter))
+        is_shown || ((chosen.free || row.rank != Rank::Free) && row.has(&filter, here))
     });
     rows::sort(&mut rows, chosen.sort);
     rows
@@ -167,7 +167,7 @@ pub(crate) fn draw(picture: &Picture<'_>, chosen: &mut Chosen, buffer: &mut Buff
     );
     let rows = all(picture);
     let mut lines = head(picture, chosen, &rows, columns);
-    let rows = of_these(rows, chosen);
+    let rows = of_these(rows, chosen, picture.here);
     if let Some(at) = rows.iter().position(|row| chosen.is(row)) {
         chosen.at = at;
     } else {
@@ -478,7 +478,7 @@ fn events(picture: &Picture<'_>, columns: usize, height: usize) -> Vec<Line> {
 
 /// The last of these events, a line each.
 fn event_lines<'a>(
-    entries: impl DoubleEndedIterator<Item = &'a tenure_engine::audit::Entry>,
+    entries: impl Iterator<Item = &'a tenure_engine::audit::Entry>,
     picture: &Picture<'_>,
     columns: usize,
     most: usize,

@@ -96,19 +96,21 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Whether a person who looks for this text, in small letters, finds it in the row, in its waiters or in what they do.
-    pub(super) fn has(&self, text: &str) -> bool {
+    /// Whether a person who looks for this text, in small letters, finds it in the row or its waiters as they are shown: the
+    /// lock, its state, who and what for. Nobody looks for a part of a number or of an id.
+    pub(super) fn has(&self, text: &str, here: &str) -> bool {
         let has = |field: &str| field.to_lowercase().contains(text);
+        let is = |pid: Option<u32>| pid.is_some_and(|pid| pid.to_string() == text);
+        let has_host = |host: &str| host != here && has(host);
         let of_holder = |it: &HolderView| {
-            has(&it.actor) || has(&it.why) || has(&it.host) || has(&it.request_id) || {
-                let pids = [it.pid, it.command_pid];
-                pids.iter().flatten().any(|pid| pid.to_string() == text)
-            }
+            let is_pid = is(it.pid) || is(it.command_pid);
+            let member = it.member.as_deref().is_some_and(has);
+            let agent = it.agent.as_ref().is_some_and(|agent| has(&agent.words()));
+            is_pid || member || agent || has(&it.actor) || has(&it.why) || has_host(&it.host)
         };
         let of_waiter = |it: &QueueView| {
-            has(&it.actor) || has(&it.why) || has(&it.host) || has(&it.request_id) || {
-                it.pid.is_some_and(|pid| pid.to_string() == text)
-            }
+            let agent = it.agent.as_ref().is_some_and(|agent| has(&agent.words()));
+            is(it.pid) || agent || has(&it.actor) || has(&it.why) || has_host(&it.host)
         };
         text.is_empty()
             || has(&self.view.called())
