@@ -1086,11 +1086,11 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
     // A record of another program may say 0, which is no process.
     let pid = claim.holder.process.map(|process| process.pid);
     let pid = pid.filter(|pid| *pid > 0);
-    let mut view = HolderView {
     let cancel_actor = claim
         .cancel
         .as_ref()
         .map(|cancel| actor_name(&cancel.actor));
+    let mut view = HolderView {
         kind: match claim.kind {
             Kind::Kernel => "run",
             Kind::Detached => "detached",
