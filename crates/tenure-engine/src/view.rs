@@ -663,6 +663,10 @@ impl LockView {
         } else {
             String::new()
         };
+        let is_dead = because == DEAD || because == ENDED;
+        if is_dead && what == "it" && goes_on.is_empty() {
+            return Some(format!("{} ended without releasing it", holder.who()));
+        }
         Some(format!(
             "{} left {what} behind ({because}){goes_on}",
             holder.who()
@@ -704,7 +708,7 @@ impl LockView {
             let name = &called;
             return match self.word() {
                 "stale" => format!("{name} is stale, and taken over with --force alone: {left}"),
-                word => format!("{name} is {word}: {left}"),
+                word => format!("{name} is {word}; {left}"),
             };
         }
         match (&self.holder, self.standing) {
@@ -1207,16 +1211,20 @@ pub fn utc(wall_ms: u64) -> String {
     date.map_or_else(|| UNKNOWN.to_owned(), Date::for_people)
 }
 
+/// Ends of a holder's process that left the lock behind.
+const ENDED: &str = "it ended without releasing";
+const DEAD: &str = "its process is dead";
+
 /// What is known of a holder whose lease ran out.
 const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or cut off";
 
 /// Why a claim no longer counts, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
-        StaleReason::LivenessLockReleased => "it ended without releasing",
+        StaleReason::LivenessLockReleased => ENDED,
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
-        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
+        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => DEAD,
         StaleReason::ProcessUnknown => "its process cannot be checked",
         StaleReason::Silent => SILENT,
         StaleReason::Aged => "too old",

@@ -164,7 +164,7 @@ fn a_lock_that_a_dead_holder_left_is_free_and_says_who_it_was() {
     let columns: Vec<_> = row.split_whitespace().collect();
     assert_eq!(columns[..3], ["x", "free", "-"], "as check has it: {list}");
     assert!(
-        row.contains(&format!("PID {pid} ")) && row.contains("left it behind"),
+        row.contains(&format!("PID {pid} ")) && row.contains("ended without releasing it"),
         "and whose it was: {list}"
     );
     assert_eq!(scene.standing("x"), "stale", "programs see the difference");
