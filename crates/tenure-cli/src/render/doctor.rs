@@ -61,12 +61,16 @@ impl Users {
         }
     }
 
-    fn text(&self) -> String {
+    /// Who uses the folder. In one of some modes others see names of locks, and take none.
+    fn text(&self, mode: Option<&str>) -> String {
+        let mode = mode.and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let others_read = mode.is_some_and(|mode| mode & 0o044 != 0);
         match (&self.owner, &self.group) {
             (Some(owner), Some(group)) => format!("{owner}; members of the group {group} may look"),
             (Some(owner), None) if self.word == LISTED => {
                 format!("{owner}, and those whom its access list (ACL) lets in")
             }
+            (Some(owner), None) if others_read => format!("{owner} writes, others read"),
             (Some(owner), None) => format!("{owner} alone"),
             (None, Some(group)) => format!("the members of the group {group}"),
             (None, None) => "each user, for locks of their own".to_owned(),
@@ -224,7 +228,8 @@ impl Report {
                     (_, Some(mode)) => format!(" (mode {mode})"),
                     (_, None) => String::new(),
                 };
-                fact("for", &format!("{}{more}", users.text()));
+                let users = users.text(mode.map(String::as_str));
+                fact("for", &format!("{users}{more}"));
             } else if place.is_folder {
                 fact("for", "no user: calls refuse it, see below");
             } else {
@@ -250,5 +255,24 @@ impl Report {
         }
         let program = self.program.as_deref().unwrap_or("from an unknown path");
         fact("version", &format!("{}, {program}", self.version));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_that_lets_others_read_is_not_said_to_be_for_one_alone() {
+        for (mode, told) in [
+            (None, "root alone"),
+            (Some("700"), "root alone"),
+            (Some("711"), "root alone"),
+            (Some("755"), "root writes, others read"),
+            (Some("750"), "root writes, others read"),
+            (Some("704"), "root writes, others read"),
+        ] {
+            assert_eq!(Users::owner("root".to_owned()).text(mode), told, "{mode:?}");
+        }
     }
 }
