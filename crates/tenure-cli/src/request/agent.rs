@@ -19,7 +19,7 @@ use clap::Args;
   tenure agent install codex --user      for you, in all folders
   tenure agent install claude --dry-run  show the difference, change nothing
   tenure agent status claude             whether it is on, and what is wrong
-  tenure agent uninstall claude          restore the files
+  tenure agent uninstall claude --user   restore the files
 
 install adds hooks, a server and a skill to the host's own files, and keeps every other byte of them. uninstall \
 restores the old files, or removes tenure's part from files that were edited since. tenure.toml says which \
@@ -61,4 +61,14 @@ pub(crate) enum AgentAction {
     Status,
     /// Say whether hook and rewrite arrive
     Probe,
+}
+
+#[cfg(unix)]
+impl AgentAction {
+    /// As it is typed.
+    fn word(self) -> String {
+        use clap::ValueEnum;
+        let word = self.to_possible_value();
+        word.map_or_else(String::new, |word| word.get_name().to_owned())
+    }
 }

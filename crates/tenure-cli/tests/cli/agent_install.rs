@@ -1318,7 +1318,8 @@ fn an_installation_asks_for_nothing_that_can_be_found_out() {
     };
     fs::create_dir(desk.scene.path("outside")).expect("a folder");
     let said = run(&["install"], "project").expect(2, "no host").stderr();
-    assert!(said.contains("none of them is found here"), "{said}");
+    let expected = "tenure: no host of agents is found here; name one: `tenure agent install claude`, or codex";
+    assert_eq!(said.trim_end(), expected);
     fs::create_dir(desk.scene.path("bin")).expect("a folder");
     desk.scene.script("bin/codex", "#!/bin/sh\n");
     let said = run(&["install"], "outside").expect(0, "the one that is here");
@@ -1333,7 +1334,7 @@ fn an_installation_asks_for_nothing_that_can_be_found_out() {
     desk.scene.script("bin/claude", "#!/bin/sh\n");
     for action in ["install", "status"] {
         let said = run(&[action], "project").expect(2, "two hosts").stderr();
-        assert!(said.contains("both are here"), "{said}");
+        assert!(said.contains("claude and codex are both here"), "{said}");
     }
 }
 

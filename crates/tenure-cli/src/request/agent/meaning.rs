@@ -46,7 +46,9 @@ impl Agent {
         }
         Ok(Self {
             action: typed.action,
-            host: typed.host.map_or_else(|| host_here(&roots), Ok)?,
+            host: typed
+                .host
+                .map_or_else(|| host_here(&roots, typed.action), Ok)?,
             reach: if is_users {
                 Reach::User
             } else {
@@ -61,15 +63,16 @@ impl Agent {
 }
 
 /// The host that is there: its program is on the PATH, or its user has its folder.
-fn host_here(roots: &Roots) -> Result<AgentHost, Failure> {
+fn host_here(roots: &Roots, action: AgentAction) -> Result<AgentHost, Failure> {
     let is_here = |host: &AgentHost| roots.own(*host).is_dir() || on_path(host.word()).is_some();
     let mut here = AgentHost::all().filter(is_here);
     let found = match (here.next(), here.next()) {
         (Some(host), None) => return Ok(host),
-        (None, _) => "none of them is found here",
-        (Some(_), Some(_)) => "both are here",
+        (None, _) => "no host of agents is found here",
+        (Some(_), Some(_)) => "claude and codex are both here",
     };
-    let message = format!("HOST: name the host, claude or codex; {found}");
+    let action = action.word();
+    let message = format!("{found}; name one: `tenure agent {action} claude`, or codex");
     Err(Failure::bad_arguments(message))
 }
 
