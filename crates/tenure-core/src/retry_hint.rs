@@ -21,7 +21,7 @@ pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
     guess(entry, policy, now).0
 }
 
-/// The same guess for a person, where something supports it: at least three past holds of a lock whose holders come one
+/// A guess for a person, where something supports it: at least three past holds of a lock whose holders come one
 /// after the other, or a limit at which the present hold ends.
 pub fn free_in_ms(entry: &Entry, policy: &Policy, now: &Now) -> Option<u64> {
     let (guess, is_supported) = guess(entry, policy, now);

@@ -104,7 +104,7 @@ pub struct LockView {
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The same for a person: set where past holds, or a limit of this one, support it.
+    /// When the lock is likely free, for a person: set where past holds, or a limit of this one, support it.
     #[serde(skip)]
     pub free_in_ms: Option<u64>,
     /// How the reader calls the program again about it.

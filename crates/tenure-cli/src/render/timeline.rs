@@ -727,7 +727,7 @@ mod tests {
             (&hold, Some(0), Some(90_000), (39_900, 50_100)),
             // A part of the hold lies there.
             (&hold, Some(45_000), Some(90_000), (45_000, 50_050)),
-            // It may go on until now.
+            // An open hold may go on until now.
             (one, Some(0), None, (40_000, 100_000)),
             (&[], Some(7_000), None, (100_000, 100_000)),
         ] {
