@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::render::FailureDocument;
 use crate::render::lock::{HolderView, LockView};
 use serde_json::Value;
-use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, Takeover};
+use tenure_core::{Claim, Death, Kind, LockName, Now, Reason, RequestId, StaleReason, Takeover};
 use tenure_engine::intent::Mode;
 
 /// What a call has done, or found.
@@ -192,7 +192,12 @@ fn took_over(name: &LockName, why: Takeover, previous: Option<&Claim>) -> String
             |claim| format!("request {}", claim.holder.request_id),
         ),
     };
+    // A hold of a script or a job ends with it: nothing went wrong.
+    let is_detached = previous.is_some_and(|claim| claim.kind == Kind::Detached);
     match why {
+        Takeover::Stale(StaleReason::ProcessDead(
+            Death::Gone | Death::Zombie | Death::Replaced,
+        )) if is_detached => format!("{name}: its last holder, {whose}, had ended"),
         Takeover::Stale(reason) => {
             format!("{name}: took over from {whose}, {}", left_how(reason))
         }

@@ -102,6 +102,9 @@ pub(crate) struct Counts {
     pub(crate) skipped: usize,
     /// Holders and waiters that gave up their place.
     pub(crate) superseded: usize,
+    /// Locks that callers took from holders that were gone.
+    pub(crate) left: usize,
+    /// Locks that callers took by force.
     pub(crate) taken_over: usize,
     pub(crate) lost: usize,
     /// Holds that no event has ended.
@@ -556,6 +559,7 @@ impl Summary {
             }
             for incident in &row.incidents {
                 match incident.event {
+                    EventName::LockStolen if incident.is_unforced_takeover() => counts.left += 1,
                     EventName::LockStolen => counts.taken_over += 1,
                     EventName::LockLost => counts.lost += 1,
                     EventName::LockSuperseded => counts.superseded += 1,
@@ -636,6 +640,9 @@ fn shown(name: &str) -> String {
 pub(crate) fn word(outcome: &str) -> String {
     if outcome == HoldOutcome::Open.as_str() {
         return "no end recorded".to_owned();
+    }
+    if outcome == HoldOutcome::Left.as_str() {
+        return "ended without release".to_owned();
     }
     outcome.replace('_', " ")
 }

@@ -163,7 +163,8 @@ fn an_owners_death_frees_the_lock_at_once() {
     let answer = answer.expect(0, "the next one gets it");
     assert!(took < Duration::from_secs(5), "it took {took:?}");
     assert!(
-        answer.stderr().contains("took over"),
+        answer.stderr().contains("x: its last holder, PID ")
+            && answer.stderr().contains(", had ended"),
         "and is told: {}",
         answer.said()
     );

@@ -123,7 +123,7 @@ fn a_person_reads_the_sums_and_then_each_lock() {
     quarter(&scene);
     let shown = timeline(&scene, &[]).stdout();
     let expected = "\
-2026-02-07 10:00:00 to 10:10:00 (UTC): 1 lock, 3 holds, 1 wait (1m20s in all), 2 refused, 1 skipped, 1 taken over
+2026-02-07 10:00:00 to 10:10:00 (UTC): 1 lock, 3 holds, 1 wait (1m20s in all), 2 refused, 1 skipped, 1 ended without release
 
 Longest waits
   1m  bob for deploy behind ann, from 2026-02-07 10:01:00, granted
@@ -132,7 +132,7 @@ Longest waits
 
 Longest holds
   5m  eve had deploy from 2026-02-07 10:05:00, failed
-  3m  bob had deploy from 2026-02-07 10:02:00, taken over
+  3m  bob had deploy from 2026-02-07 10:02:00, ended without release
   2m  ann had deploy from 2026-02-07 10:00:00, released; others waited 1m20s
 
 Blocked others most
@@ -143,15 +143,15 @@ Refused most
   1 skipped  dora, most often deploy
 
 deploy
-  FROM                 TO        WHAT       HOW LONG  WHO   HOW
-  2026-02-07 10:00:00  10:02:00  held       2m        ann   released, release 4.2, token 1, others waited 1m20s
-  2026-02-07 10:00:20  10:00:30  refused    10s       carl  LOCK_TIMEOUT, behind ann
-  2026-02-07 10:00:30  10:00:40  refused    10s       carl  LOCK_TIMEOUT, behind ann
-  2026-02-07 10:00:50            skipped    0ms       dora  behind ann
-  2026-02-07 10:01:00  10:02:00  waited     1m        bob   behind ann
-  2026-02-07 10:02:00  10:05:00  held       3m        bob   taken over, token 2
-  2026-02-07 10:05:00            took over  -         eve   from bob, stale_lock
-  2026-02-07 10:05:00  10:10:00  held       5m        eve   failed, token 3
+  FROM                 TO        WHAT        HOW LONG  WHO   HOW
+  2026-02-07 10:00:00  10:02:00  held        2m        ann   released, release 4.2, token 1, others waited 1m20s
+  2026-02-07 10:00:20  10:00:30  refused     10s       carl  LOCK_TIMEOUT, behind ann
+  2026-02-07 10:00:30  10:00:40  refused     10s       carl  LOCK_TIMEOUT, behind ann
+  2026-02-07 10:00:50            skipped     0ms       dora  behind ann
+  2026-02-07 10:01:00  10:02:00  waited      1m        bob   behind ann
+  2026-02-07 10:02:00  10:05:00  held        3m        bob   ended without release, token 2
+  2026-02-07 10:05:00            came after  -         eve   after bob
+  2026-02-07 10:05:00  10:10:00  held        5m        eve   failed, token 3
 ";
     assert_eq!(shown, expected);
 }
@@ -281,7 +281,7 @@ fn a_picture_has_a_bound_and_says_what_has_no_room() {
     assert!(!picture.contains("have no room"), "{picture}");
     for fact in [
         "<title>ann had deploy from 2026-02-07 10:00:00, released 2026-02-07 10:02:00</title>",
-        "<title>2026-02-07 10:05:00 deploy: eve took over bob</title>",
+        "<title>2026-02-07 10:05:00 deploy: eve came after bob</title>",
         ">1m: bob for deploy behind ann, from 2026-02-07 10:01:00, granted<",
     ] {
         assert!(picture.contains(fact), "{fact}: {picture}");

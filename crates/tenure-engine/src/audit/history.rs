@@ -9,7 +9,7 @@
 //! Callers decide which passages they show, and add them up.
 
 use super::text::at_ms;
-use super::{Entry, EventName};
+use super::{Entry, EventName, StealReason};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -110,7 +110,9 @@ pub enum HoldOutcome {
     Forced,
     /// The holder gave it up because another caller asked for that.
     Superseded,
-    /// Another caller took it over, or removed what was left of it.
+    /// A holder ended without releasing it, or stopped renewing it, and the next caller found it so.
+    Left,
+    /// Another caller took it over by force, or replaced a record that could not be read.
     TakenOver,
     /// The holder found that the lock was not its own any more.
     Lost,
@@ -120,12 +122,13 @@ pub enum HoldOutcome {
 
 impl HoldOutcome {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Open,
         Self::Released,
         Self::Failed,
         Self::Forced,
         Self::Superseded,
+        Self::Left,
         Self::TakenOver,
         Self::Lost,
         Self::Unknown,
@@ -139,6 +142,7 @@ impl HoldOutcome {
             Self::Failed => "failed",
             Self::Forced => "forced",
             Self::Superseded => "superseded",
+            Self::Left => "left",
             Self::TakenOver => "taken_over",
             Self::Lost => "lost",
             Self::Unknown => "unknown",
@@ -280,6 +284,17 @@ pub struct Incident {
     pub whom: Vec<Participant>,
     /// The event's own word for why: a reason, a kind, an error.
     pub reason: String,
+}
+
+impl Incident {
+    /// Whether the caller only took what a holder had left that was gone: nobody used force.
+    pub fn is_unforced_takeover(&self) -> bool {
+        is_unforced(self.event, &self.reason)
+    }
+}
+
+fn is_unforced(event: EventName, reason: &str) -> bool {
+    event == EventName::LockStolen && reason == StealReason::StaleLock.as_str()
 }
 
 /// A part of the history of a lock.
@@ -470,7 +485,13 @@ impl History {
             EventName::LockAcquired => lock.acquired(&event, &mut tell),
             EventName::LockReleased => lock.released(&event, &mut tell),
             EventName::LockStolen => {
-                lock.ended_by_another(&event, "previous_lock", HoldOutcome::TakenOver, &mut tell);
+                let outcome = if is_unforced(event.event, event.text("reason").unwrap_or_default())
+                {
+                    HoldOutcome::Left
+                } else {
+                    HoldOutcome::TakenOver
+                };
+                lock.ended_by_another(&event, "previous_lock", outcome, &mut tell);
             }
             EventName::LockLost => lock.lost(&event, &mut tell),
             EventName::LockSuperseded => lock.superseded(&event, &mut tell),
@@ -883,7 +904,7 @@ mod tests {
                 (9, "lost", "b", r#""token":2"#),
             ]),
             [
-                "hold b 3..7 taken_over",
+                "hold b 3..7 left",
                 "lock_stolen c at 7: stale_lock",
                 "lock_lost b at 9: ",
                 "hold a 0..3 unknown",
@@ -894,7 +915,7 @@ mod tests {
 
     #[test]
     fn a_log_whose_beginning_is_gone_is_open_at_the_left() {
-        let of_y = r#""reason":"stale_lock","previous_lock":{"request_id":"y","created_at":"2026-02-07T09:59:50Z"}"#;
+        let of_y = r#""reason":"stale_lock_forced","previous_lock":{"request_id":"y","created_at":"2026-02-07T09:59:50Z"}"#;
         assert_eq!(
             told(&[
                 (0, "released", "x", r#""held_ms":30000"#),
@@ -916,7 +937,7 @@ mod tests {
             [
                 "hold x -30..0 released",
                 "hold y -10..1 taken_over",
-                "lock_stolen a at 1: stale_lock",
+                "lock_stolen a at 1: stale_lock_forced",
                 "hold z ?..2 lost",
                 "lock_lost z at 2: ",
                 "wait c 3..3 refused behind w",

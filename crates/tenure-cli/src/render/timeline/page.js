@@ -9,7 +9,8 @@
 
   // Words and numbers.
 
-  const word = (outcome) => (outcome === 'open' ? 'no end recorded' : outcome.replace('_', ' '));
+  const plain = { open: 'no end recorded', left: 'ended without release' };
+  const word = (outcome) => plain[outcome] ?? outcome.replace('_', ' ');
   const units = [[86400000, 'd'], [3600000, 'h'], [60000, 'm'], [1000, 's']];
   const duration = (ms) => {
     if (ms < 1000) return `${ms}ms`;
@@ -300,7 +301,7 @@
       const left = x(mark.at);
       if (left < side - 6 || left > width + 6 || left - last < 2) continue;
       last = left;
-      paper.fillStyle = texts[mark.item[1]] === 'gave it up' ? colours.superseded : colours.mark;
+      paper.fillStyle = { 'gave it up': colours.superseded, 'came after': colours.left }[texts[mark.item[1]]] ?? colours.mark;
       paper.beginPath();
       paper.moveTo(left - 5, up - 8); paper.lineTo(left + 5, up - 8); paper.lineTo(left, up);
       paper.fill();
@@ -339,7 +340,7 @@
     if (thing.item && thing.at !== undefined && !thing.kind) {
       const [at, what, by, whom, reason] = thing.item;
       const lines = [`${caller(by)}: ${texts[what]}`, `${thing.lock.name}, ${both(at)}`];
-      if (whom.length) lines.push(`${texts[what] === 'gave it up' ? 'for' : 'from'} ${whom.map(caller).join(', ')}`);
+      if (whom.length) lines.push(`${{ 'gave it up': 'for', 'came after': 'after' }[texts[what]] ?? 'from'} ${whom.map(caller).join(', ')}`);
       if (reason) lines.push(texts[reason]);
       return lines;
     }
@@ -512,7 +513,7 @@
     const { counts } = summary;
     const words = [
       ['locks', 'locks'], ['holds', 'holds'], ['waits', 'waits'], ['waited_ms', 'waited in all'], ['refused', 'refused'], ['skipped', 'skipped'],
-      ['superseded', 'superseded'], ['taken_over', 'taken over', true], ['lost', 'lost', true], ['open', 'without an end'],
+      ['superseded', 'superseded'], ['left', 'ended without release'], ['taken_over', 'taken over', true], ['lost', 'lost', true], ['open', 'without an end'],
     ];
     const [first, last] = data.asked.map((at) => time(at - data.since));
     $('counts').replaceChildren(`${first} to ${last}: `, ...words.filter(([key]) => counts[key] || key === 'locks' || key === 'holds').flatMap(([key, text, isBad], at) => {

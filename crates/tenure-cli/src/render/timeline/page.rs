@@ -239,7 +239,7 @@ impl Lists {
     fn incident(&mut self, incident: &Incident) -> IncidentItem {
         (
             self.at(incident.at_ms),
-            self.text(happened(incident.event)),
+            self.text(happened(incident)),
             self.caller(&incident.by),
             incident.whom.iter().map(|whom| self.caller(whom)).collect(),
             self.text(&incident.reason),

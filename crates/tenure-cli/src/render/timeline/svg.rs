@@ -59,7 +59,7 @@ const STEPS_MS: [u64; 18] = [
 const STYLE: &str = "\
 text{font:13px system-ui,sans-serif;fill:#1c2128}.soft{fill:#57606a}.head{font-weight:600}.in{font-size:11px;fill:#fff}\
 .back{fill:#fff}.line{fill:#d8dee4}.mark{fill:#b62324}.released{fill:#4078c0}.open{fill:#1a7f37}.failed{fill:#bc6c00}\
-.forced,.taken_over,.lost{fill:#b62324}.superseded{fill:#7d3fb2}.unknown,.skipped{fill:#8c959f}.granted{fill:#e3b341}.refused{fill:#d1462f}\
+.forced,.taken_over,.lost{fill:#b62324}.superseded{fill:#7d3fb2}.unknown,.skipped,.left{fill:#8c959f}.granted{fill:#e3b341}.refused{fill:#d1462f}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.soft{fill:#9aa4af}.back{fill:#0d1117}.line{fill:#30363d}.mark{fill:#ff7b72}\
 .released{fill:#316dca}.open{fill:#238636}.failed{fill:#b35900}.forced,.taken_over,.lost{fill:#d73a35}.superseded{fill:#8957e5}\
 .granted{fill:#c69026}.refused{fill:#e5534b}.in{fill:#fff}}";
@@ -306,11 +306,12 @@ impl Drawing<'_> {
             time(incident.at_ms, self.zone),
             lock,
             who(&incident.by),
-            happened(incident.event),
+            happened(incident),
             whom.join(", ")
         );
         let class = match incident.event {
             EventName::LockSuperseded => "superseded",
+            EventName::LockStolen if incident.is_unforced_takeover() => "left",
             _ => "mark",
         };
         let times = (incident.at_ms, incident.at_ms);

@@ -61,6 +61,7 @@ pub(super) fn counted(counts: &Counts) -> String {
         times(counts.refused, "refused"),
         times(counts.skipped, "skipped"),
         times(counts.superseded, "superseded"),
+        times(counts.left, "ended without release"),
         times(counts.taken_over, "taken over"),
         times(counts.lost, "lost"),
         times(counts.open, "without an end"),
@@ -249,15 +250,17 @@ impl Viewer<'_> {
             let of = match incident.event {
                 EventName::LockSuperseded => "for",
                 EventName::LockCancelled => "asked",
+                EventName::LockStolen if incident.is_unforced_takeover() => "after",
                 _ => "from",
             };
             format!("{of} {}", whom.join(", "))
         });
-        let reason = Some(incident.reason.clone()).filter(|reason| !reason.is_empty());
+        let says_more = !incident.reason.is_empty() && !incident.is_unforced_takeover();
+        let reason = says_more.then(|| incident.reason.clone());
         let cells = [
             time(incident.at_ms, self.zone),
             String::new(),
-            happened(incident.event).to_owned(),
+            happened(incident).to_owned(),
             "-".to_owned(),
             self.who(&incident.by),
             joined([whom, reason]),
@@ -271,8 +274,9 @@ impl Viewer<'_> {
 }
 
 /// What an incident is called.
-pub(super) fn happened(event: EventName) -> &'static str {
-    match event {
+pub(super) fn happened(incident: &Incident) -> &'static str {
+    match incident.event {
+        EventName::LockStolen if incident.is_unforced_takeover() => "came after",
         EventName::LockAcquired => "acquired",
         EventName::LockStolen => "took over",
         EventName::LockReleased => "released",
