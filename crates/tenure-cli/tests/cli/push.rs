@@ -239,7 +239,7 @@ fn a_push_that_comes_second_is_rebased_and_says_so_in_one_line() {
     assert_eq!(answer.stdout(), expected);
     assert_eq!(shared.count(), 3);
     let again = shared
-        .push(&clone, &["-q"])
+        .push(&clone, &[])
         .expect(0, "nothing is left to push");
     assert_eq!(
         again.stdout(),

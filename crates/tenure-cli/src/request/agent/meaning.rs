@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tenure_engine::config::Config;
 use tenure_os::private::work_tree;
-use tenure_store::advice::on_path;
+use tenure_store::advice::{self, on_path};
 
 /// A call of `agent`.
 #[derive(Debug)]
@@ -71,8 +71,8 @@ fn host_here(roots: &Roots, action: AgentAction) -> Result<AgentHost, Failure> {
         (None, _) => "no host of agents is found here",
         (Some(_), Some(_)) => "claude and codex are both here",
     };
-    let action = action.word();
-    let message = format!("{found}; name one: `tenure agent {action} claude`, or codex");
+    let line = advice::line(["tenure", "agent", action.word(), "claude"]);
+    let message = format!("{found}; name one: `{line}`, or codex");
     Err(Failure::bad_arguments(message))
 }
 
