@@ -604,16 +604,8 @@ fn fifty_installations_at_once_are_one() {
 
 /// A call under strace, which strikes a system call.
 fn struck(desk: &Desk, strike: &str, words: &[&str]) -> Answer {
-    struck_by(desk, &[strike], words)
-}
-
-/// A call under strace, which strikes several system calls.
-fn struck_by(desk: &Desk, strikes: &[&str], words: &[&str]) -> Answer {
     let mut command = desk.scene.program("strace");
-    command.args(["-f", "-o", "/dev/null"]);
-    for strike in strikes {
-        command.args(["-e", strike]);
-    }
+    command.args(["-f", "-o", "/dev/null", "-e", strike]);
     command.args([TENURE, "agent"]);
     desk.settle(command.args(words));
     answer(&mut command)
@@ -709,21 +701,24 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
     let words = ["install", "claude"];
     let probe = Desk::new();
     needs_strace(&probe);
-    let renames = changing_calls(&probe, &words)["renameat2"];
+    let calls = changing_calls(&probe, &words).into_iter();
+    let renames = calls.filter(|(call, _)| call.starts_with("rename"));
+    let strikes = renames.flat_map(|(call, count)| {
+        (1..=count).map(move |at| format!("inject={call}:error=EIO:when={at}"))
+    });
     let mut failures = 0;
-    for at in 1..=renames {
+    for strike in strikes {
         let desk = Desk::new();
         desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
         let before = desk.all();
         let words = [&words[..], &["--output", "json"]].concat();
-        let strike = format!("inject=renameat2:error=EIO:when={at}");
-        let answer = struck(&desk, &strike, &words).expect(1, "a rename");
-        assert_eq!(word(&answer), "IO_ERROR", "rename {at}: {}", answer.said());
-        assert_eq!(desk.all(), before, "rename {at}");
+        let answer = struck(&desk, &strike, &words).expect(1, &strike);
+        assert_eq!(word(&answer), "IO_ERROR", "{strike}: {}", answer.said());
+        assert_eq!(desk.all(), before, "{strike}");
         failures += 1;
         desk.run(&words).expect(0, "the next one");
         desk.run(&["uninstall", "claude"]).expect(0, "and its end");
-        assert_eq!(desk.all(), before, "rename {at}");
+        assert_eq!(desk.all(), before, "{strike}");
     }
     assert_eq!(failures, 6, "a receipt and a file, three times");
     // A disk that is full from one write on: nothing is half written, and what cannot be undone is named.
@@ -731,12 +726,9 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
     desk.write(".mcp.json", "{}");
     desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
     let before = desk.all();
-    let strikes = [
-        "inject=renameat2:error=EIO:when=5+",
-        "inject=rename,renameat:error=EIO",
-    ];
     let words = [&words[..], &["--output", "json"]].concat();
-    let answer = struck_by(&desk, &strikes, &words).expect(3, "a part");
+    let strike = "inject=renameat2:error=EIO:when=3+";
+    let answer = struck(&desk, strike, &words).expect(3, "a part");
     assert_eq!(word(&answer), "PARTIAL", "{}", answer.said());
     let said = answer.stdout();
     assert!(said.contains("stays installed in"), "{said}");
