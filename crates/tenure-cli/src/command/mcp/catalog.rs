@@ -2,6 +2,7 @@
 //!
 //! The tools are written down here, and not made from types: what an agent reads changes only when this file does.
 
+use crate::failure::object;
 use serde_json::{Map, Value, json};
 
 /// What a client is told of this server.
@@ -39,63 +40,53 @@ impl Tool {
     }
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Acquire => "lock_acquire",
-            Self::Release => "lock_release",
-            Self::Check => "lock_check",
-            Self::List => "lock_list",
-            Self::Wait => "lock_wait",
-            Self::Cancel => "lock_cancel",
-        }
+        self.told().0
     }
 
     /// The verb that does the same on a command line.
     pub(super) fn verb(self) -> &'static str {
-        match self {
-            Self::Acquire => "acquire",
-            Self::Release => "release",
-            Self::Check => "check",
-            Self::List => "list",
-            Self::Wait => "wait",
-            Self::Cancel => "cancel",
-        }
+        self.name().trim_start_matches("lock_")
     }
 
-    pub(super) fn title(self) -> &'static str {
+    /// Its name, its title, and what an agent is told of it.
+    pub(super) fn told(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::Acquire => "Take a lock",
-            Self::Release => "Give a lock back",
-            Self::Check => "Say who holds a lock",
-            Self::List => "Show the locks that are held",
-            Self::Wait => "Wait until a lock is free",
-            Self::Cancel => "Ask the holder of a lock to stop",
-        }
-    }
-
-    pub(super) fn description(self) -> &'static str {
-        match self {
-            Self::Acquire => {
+            Self::Acquire => (
+                "lock_acquire",
+                "Take a lock",
                 "Takes a lock and keeps it until lock_release. It waits in line, at most 50 seconds in one call. \
                  If the lock is still held then, the result says who holds it and has a ticket: the same call with \
                  that ticket within a minute keeps the place in line. The result of a grant has the handle for \
-                 lock_release, and a fencing token that is higher than that of every earlier holder."
-            }
-            Self::Release => {
-                "Gives back a lock that lock_acquire took. A handle that is not held any more is no error."
-            }
-            Self::Check => {
+                 lock_release, and a fencing token that is higher than that of every earlier holder.",
+            ),
+            Self::Release => (
+                "lock_release",
+                "Give a lock back",
+                "Gives back a lock that lock_acquire took. A handle that is not held any more is no error.",
+            ),
+            Self::Check => (
+                "lock_check",
+                "Say who holds a lock",
                 "Says whether a lock is free or held, by whom, since when and why, and who waits for it. It takes \
-                 nothing. Of a hold of the agent that calls it has the handle, too."
-            }
-            Self::List => "Shows all locks that are held or waited for, as lock_check shows each.",
-            Self::Wait => {
+                 nothing. Of a hold of the agent that calls it has the handle, too.",
+            ),
+            Self::List => (
+                "lock_list",
+                "Show the locks that are held",
+                "Shows all locks that are held or waited for, as lock_check shows each.",
+            ),
+            Self::Wait => (
+                "lock_wait",
+                "Wait until a lock is free",
                 "Waits until a lock has no holder and no waiter, at most 50 seconds in one call. It takes nothing: \
-                 another caller may have the lock a moment later."
-            }
-            Self::Cancel => {
+                 another caller may have the lock a moment later.",
+            ),
+            Self::Cancel => (
+                "lock_cancel",
+                "Ask the holder of a lock to stop",
                 "Asks the holder of a lock to stop. A command under `tenure run` is ended, and its work may be \
-                 lost. A holder without a supervisor, as an agent is, only finds the request when it looks."
-            }
+                 lost. A holder without a supervisor, as an agent is, only finds the request when it looks.",
+            ),
         }
     }
 
@@ -207,8 +198,4 @@ impl Tool {
     pub(super) fn is_idempotent(self) -> bool {
         self != Self::Acquire
     }
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    crate::failure::object(value)
 }

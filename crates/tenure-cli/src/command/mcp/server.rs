@@ -194,13 +194,14 @@ impl ServerHandler for Server {
 
 /// A tool as the library wants it.
 fn described(tool: Tool) -> rmcp::model::Tool {
-    let annotations = rmcp::model::ToolAnnotations::with_title(tool.title())
+    let (name, title, description) = tool.told();
+    let annotations = rmcp::model::ToolAnnotations::with_title(title)
         .read_only(tool.is_read_only())
         .destructive(tool.is_destructive())
         .idempotent(tool.is_idempotent())
         .open_world(false);
-    rmcp::model::Tool::new(tool.name(), tool.description(), tool.input())
-        .with_title(tool.title())
+    rmcp::model::Tool::new(name, description, tool.input())
+        .with_title(title)
         .with_raw_output_schema(Arc::new(Tool::output()))
         .with_annotations(annotations)
 }

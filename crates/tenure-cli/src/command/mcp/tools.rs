@@ -8,7 +8,7 @@ use crate::args::Common;
 use crate::args::value::{self, Typed};
 use crate::command::acquire::{self, NewHold};
 use crate::command::session::Session;
-use crate::command::{cancel, release, wait};
+use crate::command::{cancel, check, release, wait};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
@@ -345,28 +345,26 @@ impl Tools {
 
     /// The hold of a handle. The lock that this server knows for it is looked at first.
     fn find(&self, session: &Session, handle: &str) -> Result<Option<(LockName, Claim)>, Failure> {
-        let known = self.known().get(handle).cloned();
-        if let Some(name) = known {
-            let reading = session.reading(&name);
-            let reading = reading.map_err(|error| session.store_failed(&name, error))?;
-            let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-            if let Some(claim) = granted.find(|claim| session.format.shows(claim, handle)) {
-                return Ok(Some((name, claim.clone())));
-            }
-        }
         let mut failed = None;
-        let names = readings::names(&*session.store, Which::Locks)?;
-        for read in readings::Readings::of(&*session.store, &session.clock, names) {
-            let reading = match read.reading {
-                Ok(reading) => reading,
-                Err(error) => {
-                    failed = Some(session.store_failed(&read.name, error));
-                    continue;
-                }
+        for of_known in [true, false] {
+            let names = if of_known {
+                self.known().get(handle).cloned().into_iter().collect()
+            } else {
+                readings::names(&*session.store, Which::Locks)?
             };
-            let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-            if let Some(claim) = granted.find(|claim| session.format.shows(claim, handle)) {
-                return Ok(Some((read.name, claim.clone())));
+            for read in readings::Readings::of(&*session.store, &session.clock, names) {
+                match read.reading {
+                    Ok(reading) => {
+                        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+                        let shown = |claim: &&Claim| session.format.shows(claim, handle);
+                        if let Some(claim) = granted.find(shown) {
+                            return Ok(Some((read.name, claim.clone())));
+                        }
+                    }
+                    // Servers that do not answer would keep the call once more.
+                    Err(error) if of_known => return Err(session.store_failed(&read.name, error)),
+                    Err(error) => failed = Some(session.store_failed(&read.name, error)),
+                }
             }
         }
         // The hold may be in the lock that could not be read.
@@ -423,30 +421,17 @@ impl Tools {
     fn list(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let NoParams {} = read(arguments)?;
         let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
-        let names = readings::names(&*session.store, Which::Locks)?;
         let (mut texts, mut more) = (Vec::new(), 0_usize);
-        for read in readings::Readings::of(&*session.store, &session.clock, names) {
-            let view = match &read.reading {
-                Ok(reading) => {
-                    let view = session.view_of(&read.name, reading, None);
-                    session.in_mode(view, None, (&read.name, reading), &session.clock.now())
-                }
-                // An unreadable lock does not hide the others.
-                Err(error) => {
-                    reporter.warn(error.to_string());
-                    let store = &session.store;
-                    LockView::unknown(&read.name, store.policy(), store.place(&read.name))
-                }
-            };
+        check::each(&session, reporter, |view| {
             if view.standing == "free" && view.queue.is_empty() {
-                continue;
+                return;
             }
-            if texts.len() == LISTED_MAX {
+            if texts.len() < LISTED_MAX {
+                texts.push(with_handle(&view, call.has(&session, &view)));
+            } else {
                 more += 1;
-                continue;
             }
-            texts.push(with_handle(&view, call.has(&session, &view)));
-        }
+        })?;
         if more > 0 {
             texts.push(format!("and {more} more"));
         }
