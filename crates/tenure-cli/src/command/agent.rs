@@ -30,7 +30,7 @@ mod status;
 mod toml;
 
 use self::entries::Words;
-use self::install::{Step, Task, carry_out, decide, files_of};
+use self::install::{Installation, Step, Task, files_of};
 use self::receipts::Receipts;
 use self::status::Told;
 use crate::args::value::AgentHost;
@@ -104,11 +104,17 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
     // Two calls at once would both ask `claude` to add the server, and it refuses the second one.
     let server =
         || has_server.then(|| claude::server(task, &words.program, &call.roots, call.dry_run));
+    let installation = Installation {
+        task,
+        words: &words,
+        files: &files,
+        receipts: &receipts,
+        roots: &call.roots,
+    };
     let (steps, server) = if call.dry_run {
-        let steps = decide(task, &words, &files, &receipts, &call.roots)?;
-        (steps, server())
+        (installation.decide()?, server())
     } else {
-        let done = carry_out(task, &words, &files, &receipts, &call.roots, server);
+        let done = installation.carry_out(server);
         let done = done.map_err(|mut failure| {
             if failure.partial {
                 let out = line("uninstall", call.host, &[call.reach.flag()]);

@@ -14,7 +14,7 @@ use crate::args::value::AgentHost as Host;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::host::{Reach, Roots};
-use crate::render::{clean, clean_path};
+use crate::render::clean_path;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,20 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// A file that stays as it is, so far.
+    fn of(kind: Kind, target: Target, known: Option<Receipt>) -> Self {
+        Self {
+            kind,
+            new: target.text.clone(),
+            receipt: known.clone(),
+            known,
+            folders: Vec::new(),
+            left: None,
+            hindered: None,
+            target,
+        }
+    }
+
     /// The file stays as it is, for this reason.
     fn stays(&mut self, failure: Failure) {
         self.left = Some(failure.message.clone());
@@ -119,79 +133,149 @@ pub(super) fn files_of(host: Host, reach: Reach, roots: &Roots) -> Vec<(Kind, Pa
     files
 }
 
-/// What would become of the files. A call that could do nothing is refused.
-pub(super) fn decide(
-    task: Task,
-    words: &Words,
-    files: &[(Kind, PathBuf)],
-    receipts: &Receipts,
-    roots: &Roots,
-) -> Result<Vec<Step>, Failure> {
-    let mut steps = decide_anew(task, words, files, receipts, roots)?;
-    if !steps.iter().any(Step::changes)
-        && let Some(failure) = steps.iter_mut().find_map(|step| step.hindered.take())
-    {
-        return Err(failure);
-    }
-    Ok(steps)
+/// An installation, or its end.
+pub(super) struct Installation<'a> {
+    pub(super) task: Task,
+    pub(super) words: &'a Words,
+    pub(super) files: &'a [(Kind, PathBuf)],
+    pub(super) receipts: &'a Receipts,
+    pub(super) roots: &'a Roots,
 }
 
-/// What would become of the files of a call that goes on, and may have done a part.
-fn decide_anew(
-    task: Task,
-    words: &Words,
-    files: &[(Kind, PathBuf)],
-    receipts: &Receipts,
-    roots: &Roots,
-) -> Result<Vec<Step>, Failure> {
-    let step = |(kind, file): &(Kind, PathBuf)| -> Result<Step, Failure> {
-        let target = Target::at(file, &roots.above(file))?;
-        let receipt = receipts.of(&target.path);
-        let named = file.display().to_string();
-        let step = match task {
-            Task::Install => installed(words, *kind, target, receipt),
-            Task::Uninstall => uninstalled(words, *kind, target, receipt),
+impl Installation<'_> {
+    /// What would become of the files. A call that could do nothing is refused.
+    pub(super) fn decide(&self) -> Result<Vec<Step>, Failure> {
+        let mut steps = self.decide_anew()?;
+        if !steps.iter().any(Step::changes)
+            && let Some(failure) = steps.iter_mut().find_map(|step| step.hindered.take())
+        {
+            return Err(failure);
+        }
+        Ok(steps)
+    }
+
+    /// What would become of the files of a call that goes on, and may have done a part.
+    fn decide_anew(&self) -> Result<Vec<Step>, Failure> {
+        let step = |(kind, file): &(Kind, PathBuf)| -> Result<Step, Failure> {
+            let target = Target::at(file, &self.roots.above(file))?;
+            let known = self.receipts.of(&target.path);
+            let mut step = Step::of(*kind, target, known);
+            let decided = match self.task {
+                Task::Install => installed(self.words, &mut step),
+                Task::Uninstall => uninstalled(self.words, &mut step),
+            };
+            decided.map_err(|why| {
+                let file = clean_path(file);
+                Failure::bad_arguments(format!("{file} is left as it is: {why}"))
+            })?;
+            Ok(step)
         };
-        step.map_err(|why| {
-            Failure::bad_arguments(format!("{} is left as it is: {why}", clean(&named)))
-        })
-    };
-    if task == Task::Install {
-        return files.iter().map(step).collect();
+        if self.task == Task::Install {
+            return self.files.iter().map(step).collect();
+        }
+        // What can be taken out is: one file that cannot be read does not keep the hooks in another one.
+        let steps = self.files.iter().rev().map(|entry| {
+            step(entry).unwrap_or_else(|failure| {
+                let mut step = Step::of(entry.0, Target::unread(&entry.1), None);
+                step.stays(failure);
+                step
+            })
+        });
+        Ok(steps.collect())
     }
-    // What can be taken out is: one file that cannot be read does not keep the hooks in another one.
-    let steps = files.iter().rev().map(|entry| {
-        step(entry).unwrap_or_else(|failure| Step {
-            kind: entry.0,
-            target: Target::unread(&entry.1),
-            new: None,
-            known: None,
-            receipt: None,
-            folders: Vec::new(),
-            left: Some(failure.message.clone()),
-            hindered: Some(failure),
-        })
-    });
-    Ok(steps.collect())
+
+    /// Decides and carries out, under the user's lock; what belongs to it but is no file comes last, under the same lock.
+    pub(super) fn carry_out<T>(&self, last: impl FnOnce() -> T) -> Result<Done<T>, Failure> {
+        // What is refused is refused before a folder is made for the lock.
+        self.decide()?;
+        let _lock = self.receipts.lock()?;
+        let (mut turns, mut kept) = (0, Vec::new());
+        let mut before: Vec<Step> = Vec::new();
+        loop {
+            turns += 1;
+            let mut steps = self.decide_anew()?;
+            if self.settle(&mut steps, &mut kept)? && turns < TURNS_MAX {
+                continue;
+            }
+            if self.task == Task::Uninstall {
+                let anew = take_out(&mut steps, self.receipts);
+                // A file that an earlier turn has done has nothing left to do.
+                for step in &mut steps {
+                    let done = |other: &Step| other.target.named == step.target.named;
+                    if step.word() == "unchanged"
+                        && let Some(done) = before.iter().position(done)
+                    {
+                        *step = before.swap_remove(done);
+                    }
+                }
+                if anew && turns < TURNS_MAX {
+                    steps.retain(|step| step.left.is_none());
+                    before = steps;
+                    continue;
+                }
+                let last = last();
+                return Ok(Done { steps, last, kept });
+            }
+            match apply(steps, self.receipts) {
+                Ok(steps) => {
+                    let last = last();
+                    return Ok(Done { steps, last, kept });
+                }
+                Err((_, true)) if turns < TURNS_MAX => {}
+                Err((mut failure, _)) => {
+                    if let Ok(mut steps) = self.decide() {
+                        let _ = self.settle(&mut steps, &mut kept);
+                    }
+                    for kept in kept {
+                        failure.message = format!("{}; {kept}", failure.message);
+                    }
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    /// Clears the names beside the files. Tells whether a file is to be read anew.
+    fn settle(&self, steps: &mut [Step], kept: &mut Vec<String>) -> Result<bool, Failure> {
+        let words = self.words;
+        let mut anew = false;
+        for step in steps.iter_mut().filter(|step| step.hindered.is_none()) {
+            let current = &step.target.text;
+            // A death may have cut a text of ours short, or have come between an exchange and the end of the old text:
+            // then the file has all that the old text has.
+            let is_known = |text: &str| {
+                let fresh = words.fresh(step.kind);
+                let of_receipt = step.known.as_ref().is_some_and(|receipt| {
+                    receipt.knows(text) || receipt.before.as_deref() == Some(text)
+                });
+                let becomes = |other: Result<String, String>| other.ok() == *current;
+                current.as_deref() == Some(text)
+                    || step.new.as_ref().is_some_and(|new| new.starts_with(text))
+                    || fresh.starts_with(text)
+                    || of_receipt
+                    || (step.kind != Kind::Skill
+                        && current.is_some()
+                        && (becomes(words.put(step.kind, text))
+                            || becomes(words.take_out(step.kind, text))))
+            };
+            match step.target.settle(is_known) {
+                Err(failure) if self.task == Task::Uninstall => step.stays(failure),
+                Err(failure) => return Err(failure),
+                Ok(Settled::Clear) => {}
+                Ok(Settled::PutBack) => anew = true,
+                Ok(Settled::Kept(path)) => kept.push(format!(
+                    "what another program wrote to {} meanwhile is kept in {}",
+                    step.shown(),
+                    clean_path(&path)
+                )),
+            }
+        }
+        Ok(anew)
+    }
 }
 
-fn installed(
-    words: &Words,
-    kind: Kind,
-    target: Target,
-    known: Option<Receipt>,
-) -> Result<Step, String> {
-    let old = target.text.clone();
-    let mut step = Step {
-        kind,
-        new: old.clone(),
-        known: known.clone(),
-        receipt: known.clone(),
-        folders: Vec::new(),
-        left: None,
-        hindered: None,
-        target,
-    };
+fn installed(words: &Words, step: &mut Step) -> Result<(), String> {
+    let (kind, old, known) = (step.kind, step.target.text.clone(), step.known.clone());
     let is_ours = |text: &str| known.as_ref().is_some_and(|receipt| receipt.knows(text));
     let new = match &old {
         None => words.fresh(kind),
@@ -203,10 +287,10 @@ fn installed(
         && !is_ours(text)
     {
         step.left = Some("another text stands there; remove it to get tenure's".to_owned());
-        return Ok(step);
+        return Ok(());
     }
     if old.as_ref() == Some(&new) {
-        return Ok(step);
+        return Ok(());
     }
     // What stands there without ours is what the end of the installation gives back.
     let mut receipt = match (known, &old) {
@@ -229,29 +313,16 @@ fn installed(
     receipt.add(&new);
     step.receipt = Some(receipt);
     step.new = Some(new);
-    Ok(step)
+    Ok(())
 }
 
-fn uninstalled(
-    words: &Words,
-    kind: Kind,
-    target: Target,
-    known: Option<Receipt>,
-) -> Result<Step, String> {
-    let mut step = Step {
-        kind,
-        new: target.text.clone(),
-        known: known.clone(),
-        receipt: None,
-        folders: known
-            .as_ref()
-            .map_or_else(Vec::new, |known| known.folders.clone()),
-        left: None,
-        hindered: None,
-        target,
-    };
+fn uninstalled(words: &Words, step: &mut Step) -> Result<(), String> {
+    let (kind, known) = (step.kind, step.known.clone());
+    step.receipt = None;
+    let folders = known.as_ref().map(|known| known.folders.clone());
+    step.folders = folders.unwrap_or_default();
     let Some(text) = step.target.text.clone() else {
-        return Ok(step);
+        return Ok(());
     };
     let was_made = known.as_ref().is_none_or(|known| known.before.is_none());
     if let Some(known) = known.as_ref().filter(|known| known.knows(&text)) {
@@ -276,68 +347,8 @@ fn uninstalled(
     if step.new.is_some() {
         step.folders.clear();
     }
-    Ok(step)
+    Ok(())
 }
-
-/// Decides and carries out, under the user's lock; what belongs to it but is no file comes last, under the same
-/// lock.
-pub(super) fn carry_out<T>(
-    task: Task,
-    words: &Words,
-    files: &[(Kind, PathBuf)],
-    receipts: &Receipts,
-    roots: &Roots,
-    last: impl FnOnce() -> T,
-) -> Result<Done<T>, Failure> {
-    // What is refused is refused before a folder is made for the lock.
-    decide(task, words, files, receipts, roots)?;
-    let _lock = receipts.lock()?;
-    let (mut turns, mut kept) = (0, Vec::new());
-    let mut before: Vec<Step> = Vec::new();
-    loop {
-        turns += 1;
-        let mut steps = decide_anew(task, words, files, receipts, roots)?;
-        if settle(task, words, &mut steps, &mut kept)? && turns < TURNS_MAX {
-            continue;
-        }
-        if task == Task::Uninstall {
-            let anew = take_out(&mut steps, receipts);
-            // A file that an earlier turn has done has nothing left to do.
-            for step in &mut steps {
-                let done = |other: &Step| other.target.named == step.target.named;
-                if step.word() == "unchanged"
-                    && let Some(done) = before.iter().position(done)
-                {
-                    *step = before.swap_remove(done);
-                }
-            }
-            if anew && turns < TURNS_MAX {
-                steps.retain(|step| step.left.is_none());
-                before = steps;
-                continue;
-            }
-            let last = last();
-            return Ok(Done { steps, last, kept });
-        }
-        match apply(steps, receipts) {
-            Ok(steps) => {
-                let last = last();
-                return Ok(Done { steps, last, kept });
-            }
-            Err((_, true)) if turns < TURNS_MAX => {}
-            Err((mut failure, _)) => {
-                if let Ok(mut steps) = decide(task, words, files, receipts, roots) {
-                    let _ = settle(task, words, &mut steps, &mut kept);
-                }
-                for kept in kept {
-                    failure.message = format!("{}; {kept}", failure.message);
-                }
-                return Err(failure);
-            }
-        }
-    }
-}
-
 /// What was done.
 #[derive(Debug)]
 pub(super) struct Done<T> {
@@ -347,59 +358,15 @@ pub(super) struct Done<T> {
     pub(super) kept: Vec<String>,
 }
 
-/// Clears the names beside the files. Tells whether a file is to be read anew.
-fn settle(
-    task: Task,
-    words: &Words,
-    steps: &mut [Step],
-    kept: &mut Vec<String>,
-) -> Result<bool, Failure> {
-    let mut anew = false;
-    for step in steps.iter_mut().filter(|step| step.hindered.is_none()) {
-        let current = &step.target.text;
-        // A death may have cut a text of ours short, or have come between an exchange and the end of the old text:
-        // then the file has all that the old text has.
-        let is_known = |text: &str| {
-            let fresh = words.fresh(step.kind);
-            let of_receipt = step.known.as_ref().is_some_and(|receipt| {
-                receipt.knows(text) || receipt.before.as_deref() == Some(text)
-            });
-            let becomes = |other: Result<String, String>| other.ok() == *current;
-            current.as_deref() == Some(text)
-                || step.new.as_ref().is_some_and(|new| new.starts_with(text))
-                || fresh.starts_with(text)
-                || of_receipt
-                || (step.kind != Kind::Skill
-                    && current.is_some()
-                    && (becomes(words.put(step.kind, text))
-                        || becomes(words.take_out(step.kind, text))))
-        };
-        match step.target.settle(is_known) {
-            Err(failure) if task == Task::Uninstall => step.stays(failure),
-            Err(failure) => return Err(failure),
-            Ok(Settled::Clear) => {}
-            Ok(Settled::PutBack) => anew = true,
-            Ok(Settled::Kept(path)) => kept.push(format!(
-                "what another program wrote to {} meanwhile is kept in {}",
-                step.shown(),
-                clean_path(&path)
-            )),
-        }
-    }
-    Ok(anew)
-}
-
 /// Takes tenure out of each file that can be written. What is out stays out, and each failure is kept with its file. Tells
 /// whether another program has changed a file meanwhile.
 fn take_out(steps: &mut [Step], receipts: &Receipts) -> bool {
     let mut anew = false;
     for step in steps.iter_mut().filter(|step| step.hindered.is_none()) {
-        let old = step.target.text.clone();
-        let done = apply_one(step, receipts);
-        // The answer tells what was there before.
-        step.target.text = old;
-        let Err(failed) = done else { continue };
-        anew |= matches!(failed, Failed::Changed);
+        let Err(failed) = apply_one(step, receipts) else {
+            continue;
+        };
+        anew |= matches!(failed, Failed::File(Hindered::Changed));
         match failed.at(&step.target.named) {
             (failure, true) => step.hindered = Some(failure),
             (failure, false) => step.stays(failure),
@@ -415,17 +382,13 @@ fn apply(mut steps: Vec<Step>, receipts: &Receipts) -> Result<Vec<Step>, (Failur
         let Some(step) = steps.get_mut(at) else {
             break;
         };
-        let old = step.target.text.clone();
         let Err(failed) = apply_one(step, receipts) else {
-            // The answer tells what was there before.
-            step.target.text = old;
             continue;
         };
         let file = step.target.named.clone();
         // How many files have their new texts, as far as `undo` has to care.
-        let written = at + usize::from(matches!(failed, Failed::Unsynced(_)));
-        step.target.text = old;
-        let may_help = matches!(failed, Failed::Changed);
+        let written = at + usize::from(matches!(failed, Failed::File(Hindered::Unsynced(_))));
+        let may_help = matches!(failed, Failed::File(Hindered::Changed));
         let (failure, _) = failed.at(&file);
         return Err(match undo(&mut steps, at, written, receipts) {
             Ok(()) => (failure, may_help),
@@ -445,26 +408,31 @@ fn apply(mut steps: Vec<Step>, receipts: &Receipts) -> Result<Vec<Step>, (Failur
 }
 
 enum Failed {
-    Changed,
+    File(Hindered),
     /// What belongs to the file: its receipt, or a folder that was made for it.
     Rest(Box<Failure>),
-    File(std::io::Error),
-    /// The file has its new text, which may not outlive a loss of power.
-    Unsynced(std::io::Error),
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Rest(Box::new(failure))
+    }
 }
 
 impl Failed {
     /// The failure, and whether the file has its new text all the same.
     fn at(self, file: &Path) -> (Failure, bool) {
-        match self {
-            Self::Changed => {
+        let (error, is_written) = match self {
+            Self::Rest(failure) => return (*failure, true),
+            Self::File(Hindered::Changed) => {
                 let error = std::io::Error::other("another program changes it all the time");
-                (files::failed(file, "written", &error), false)
+                (error, false)
             }
-            Self::Rest(failure) => (*failure, true),
-            Self::File(error) => (files::failed(file, "written", &error), false),
-            Self::Unsynced(error) => (files::failed(file, "written", &error), true),
-        }
+            Self::File(Hindered::Failed(error)) => (error, false),
+            // The file has its new text, which may not outlive a loss of power.
+            Self::File(Hindered::Unsynced(error)) => (error, true),
+        };
+        (files::failed(file, "written", &error), is_written)
     }
 }
 
@@ -472,25 +440,19 @@ fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
     let file = step.target.path.clone();
     // On the way in the receipt is first on disk, and on the way out it is there for longest.
     if step.receipt.is_some() && step.changes() {
-        receipts
-            .keep(&file, step.receipt.as_ref())
-            .map_err(|failure| Failed::Rest(Box::new(failure)))?;
+        receipts.keep(&file, step.receipt.as_ref())?;
     }
     if step.changes() {
-        let new = step.new.clone();
-        match step.target.replace(new.as_deref()) {
-            Ok(()) => {}
-            Err(Hindered::Changed) => return Err(Failed::Changed),
-            Err(Hindered::Failed(error)) => return Err(Failed::File(error)),
-            Err(Hindered::Unsynced(error)) => return Err(Failed::Unsynced(error)),
-        }
+        let old = step.target.text.clone();
+        let done = step.target.replace(step.new.as_deref());
+        // The answer tells what was there before.
+        step.target.text = old;
+        done.map_err(Failed::File)?;
     }
     // The receipt knows the folders, so it stays while one of them could not be removed.
-    remove_empty(&step.folders).map_err(|failure| Failed::Rest(Box::new(failure)))?;
+    remove_empty(&step.folders)?;
     if step.receipt.is_none() && step.left.is_none() {
-        receipts
-            .keep(&file, None)
-            .map_err(|failure| Failed::Rest(Box::new(failure)))?;
+        receipts.keep(&file, None)?;
     }
     Ok(())
 }
