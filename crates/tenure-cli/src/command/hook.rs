@@ -480,7 +480,7 @@ impl Work {
         };
         let waits = found.hits.iter().zip(&times.waits);
         let mut prefixes: Vec<String> = waits
-            .map(|(hit, wait)| prefix(hit.rule, hit.closed, *wait))
+            .map(|(hit, wait)| prefix(hit.met.rule, hit.met.closed, *wait))
             .collect();
         let unheeded = memory.is_some_and(Memory::is_unheeded);
         let refuses = found.is_refused() || unheeded;
@@ -491,7 +491,7 @@ impl Work {
             self.leave((text, &line), folder, &mut found, &mut prefixes)
         };
         if let Some(doubt) = found.closed() {
-            let prefix = prefix(doubt.rule, true, self.limits().usual / 2);
+            let prefix = prefix(doubt.met.rule, true, self.limits().usual / 2);
             return (Answer::deny(refusal_of_doubt(doubt, &prefix)), None);
         }
         let warning = (!found.doubts.is_empty()).then(|| warning(&found));
@@ -527,7 +527,7 @@ impl Work {
         let first = found.hits.first().filter(|_| found.is_certain);
         let is_awaited = limit.is_some() && call.tool == Tool::Shell;
         let proves = first.filter(|_| is_awaited);
-        (answer, proves.map(|hit| hit.rule.lock.clone()))
+        (answer, proves.map(|hit| hit.met.rule.lock.clone()))
     }
 
     /// Leaves those commands as they are that a rule of the person may stop which their new form would escape. Where the host
@@ -746,7 +746,7 @@ impl Rules {
             let place = Place::of_taker(&Common::default(), &Surroundings::at(folder));
             let refused = place.and_then(|place| {
                 let mut hits = found.hits.iter();
-                hits.try_for_each(|hit| place.refuse_to_agents(&hit.rule.lock))
+                hits.try_for_each(|hit| place.refuse_to_agents(&hit.met.rule.lock))
             });
             let failure = refused.err()?;
             (failure.exit == Exit::Permission).then(|| failure.message.clone())
@@ -814,7 +814,12 @@ fn refusal(found: &Found<'_>, new: &str, prefixes: &[String], unheeded: bool) ->
     let locks: Vec<String> = found
         .hits
         .iter()
-        .map(|hit| format!("`{}` runs under the lock {} here", hit.words, hit.rule.lock))
+        .map(|hit| {
+            format!(
+                "`{}` runs under the lock {} here",
+                hit.met.words, hit.met.rule.lock
+            )
+        })
         .collect();
     let why = if unheeded {
         "; an earlier rewrite of a command did not arrive in this session"
@@ -837,8 +842,8 @@ fn passes(form: &str) -> String {
 fn refusal_of_doubt(doubt: &commands::Doubt<'_>, prefix: &str) -> String {
     format!(
         "`{}` runs under the lock {} here. In this call it {}, so tenure put no prefix in front of it.\n{}",
-        doubt.words,
-        doubt.rule.lock,
+        doubt.met.words,
+        doubt.met.rule.lock,
         doubt.why,
         passes(&format!("{prefix}sh -c '…'"))
     )
@@ -848,7 +853,7 @@ fn warning(found: &Found<'_>) -> String {
     let doubts: Vec<String> = found
         .doubts
         .iter()
-        .map(|doubt| format!("`{}` {}", doubt.words, doubt.why))
+        .map(|doubt| format!("`{}` {}", doubt.met.words, doubt.why))
         .collect();
     format!("not under its lock: {}", doubts.join("; "))
 }

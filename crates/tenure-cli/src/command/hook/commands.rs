@@ -22,26 +22,29 @@ const BUILTINS: [&str; 44] = [
 /// How many commands of a pipe, before a shell that reads from it, may write its text.
 const WRITERS_MAX: usize = 8;
 
+/// A rule that a command meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Met<'a> {
+    pub(super) rule: &'a CommandRule,
+    pub(super) words: &'a Words,
+    /// Whether a fault of tenure's refuses the command: this rule says so, or the rule of another file that fits as well.
+    pub(super) closed: bool,
+}
+
 /// A command that runs under a lock, where the prefix can stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hit<'a> {
-    pub(super) rule: &'a CommandRule,
-    pub(super) words: &'a Words,
+    pub(super) met: Met<'a>,
     /// Where the prefix goes.
     pub(super) at: usize,
-    /// Whether a fault of tenure's refuses the command: this rule says so, or the rule of another file that fits as well.
-    pub(super) closed: bool,
 }
 
 /// A rule that a text may be about, and why that cannot be told, or why no prefix can stand there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Doubt<'a> {
-    pub(super) rule: &'a CommandRule,
-    pub(super) words: &'a Words,
+    pub(super) met: Met<'a>,
     /// The end of a sentence that begins with the command.
     pub(super) why: String,
-    /// As [`Hit::closed`].
-    pub(super) closed: bool,
 }
 
 /// What a text is about.
@@ -68,23 +71,23 @@ impl<'a> Found<'a> {
         };
         self.is_certain = false;
         let why = format!("may be what {rule} is about, which a prefix would hide");
-        self.doubt((left.rule, left.words), left.closed, why);
+        self.doubt(left.met, why);
     }
 
     /// Whether a fault of tenure's refuses one of the commands.
     pub(super) fn has_closed_hit(&self) -> bool {
-        self.hits.iter().any(|hit| hit.closed)
+        self.hits.iter().any(|hit| hit.met.closed)
     }
 
     /// Whether a doubt ends the call.
     pub(super) fn closed(&self) -> Option<&Doubt<'a>> {
         let mut doubts = self.doubts.iter();
-        doubts.find(|doubt| doubt.closed)
+        doubts.find(|doubt| doubt.met.closed)
     }
 
     /// Whether a rule wants such a command to be refused.
     pub(super) fn is_refused(&self) -> bool {
-        self.hits.iter().any(|hit| hit.rule.how == How::Refuse)
+        self.hits.iter().any(|hit| hit.met.rule.how == How::Refuse)
     }
 }
 
@@ -107,7 +110,7 @@ pub(super) fn find<'a>(
                     if found.hits.len() > hits && sets_place {
                         for hit in found.hits.split_off(hits) {
                             let why = "stands behind a command that may change where its lock is";
-                            found.doubt((hit.rule, hit.words), hit.closed, why.to_owned());
+                            found.doubt(hit.met, why.to_owned());
                         }
                     }
                     is_first &= found.hits.len() > hits;
@@ -124,9 +127,9 @@ pub(super) fn find<'a>(
                 return found;
             }
             each_in(text, &mut |seen| {
-                if let Some(met) = best(rules, seen) {
+                if let Some((met, _)) = best(rules, seen) {
                     let why = format!("stands in a text that contains {}", construct.as_str());
-                    found.doubt((met.rule, met.words), met.closed, why);
+                    found.doubt(met, why);
                 }
             });
         }
@@ -158,30 +161,20 @@ fn pairs(rules: &[CommandRule]) -> impl Iterator<Item = (&CommandRule, &Words)> 
 
 impl<'a> Found<'a> {
     /// Notes a doubt; one for each rule is enough.
-    fn doubt(&mut self, (rule, words): (&'a CommandRule, &'a Words), closed: bool, why: String) {
-        match self.doubts.iter_mut().find(|doubt| doubt.rule == rule) {
-            Some(doubt) => doubt.closed |= closed,
-            None => self.doubts.push(Doubt {
-                rule,
-                words,
-                why,
-                closed,
-            }),
+    fn doubt(&mut self, met: Met<'a>, why: String) {
+        match self
+            .doubts
+            .iter_mut()
+            .find(|doubt| doubt.met.rule == met.rule)
+        {
+            Some(doubt) => doubt.met.closed |= met.closed,
+            None => self.doubts.push(Doubt { met, why }),
         }
     }
 }
 
-/// A rule that a command meets.
-struct Met<'a> {
-    rule: &'a CommandRule,
-    words: &'a Words,
-    fit: Fit,
-    /// As [`Hit::closed`].
-    closed: bool,
-}
-
 /// The rule that counts for a command, unless it runs under that rule's lock already.
-fn best<'a>(rules: &'a [CommandRule], seen: &FoundCommand<'_>) -> Option<Met<'a>> {
+fn best<'a>(rules: &'a [CommandRule], seen: &FoundCommand<'_>) -> Option<(Met<'a>, Fit)> {
     let met = pairs(rules).filter_map(|(rule, words)| {
         let fit = fits(seen.words, words.words())?;
         Some((rule, words, fit))
@@ -193,12 +186,12 @@ fn best<'a>(rules: &'a [CommandRule], seen: &FoundCommand<'_>) -> Option<Met<'a>
     // A clone's file opens nothing that the person's own closes, and the other way round.
     let mut others = met.iter().filter(|(other, ..)| other.file != rule.file);
     let closed = is_closed(rule) || others.any(|(other, ..)| is_closed(other));
-    (!seen.is_under(rule.lock.as_str())).then_some(Met {
+    let met = Met {
         rule,
         words,
-        fit,
         closed,
-    })
+    };
+    (!seen.is_under(rule.lock.as_str())).then_some((met, fit))
 }
 
 fn look_at<'a>(
@@ -226,10 +219,10 @@ fn look_at<'a>(
     };
     let mut hit: Option<Met<'_>> = None;
     each(&words, &fed, &mut |seen| {
-        let Some(met) = best(rules, seen) else {
+        let Some((met, fit)) = best(rules, seen) else {
             return;
         };
-        let why = match (seen.by, met.fit) {
+        let why = match (seen.by, fit) {
             (Some(by), _) => format!("stands in what {by} runs"),
             (None, Fit::Perhaps) => "may be what an expansion gives".to_owned(),
             (None, Fit::Is) => {
@@ -240,17 +233,12 @@ fn look_at<'a>(
                 return;
             }
         };
-        found.doubt((met.rule, met.words), met.closed, why);
+        found.doubt(met, why);
     });
     let Some(met) = hit else { return };
     match obstacle(command, first) {
-        None => found.hits.push(Hit {
-            rule: met.rule,
-            words: met.words,
-            at: first.at,
-            closed: met.closed,
-        }),
-        Some(why) => found.doubt((met.rule, met.words), met.closed, why.to_owned()),
+        None => found.hits.push(Hit { met, at: first.at }),
+        Some(why) => found.doubt(met, why.to_owned()),
     }
 }
 
@@ -337,7 +325,7 @@ pub(super) fn times(found: &Found<'_>, call: Option<Duration>, limits: Limits) -
     let waits: Vec<Duration> = found
         .hits
         .iter()
-        .map(|hit| whole(hit.rule.wait.map_or(share, |wait| wait.min(most / 2))))
+        .map(|hit| whole(hit.met.rule.wait.map_or(share, |wait| wait.min(most / 2))))
         .collect();
     let waiting: Duration = waits.iter().sum();
     Times {
@@ -560,7 +548,7 @@ mod tests {
         let locks: Vec<&str> = found
             .hits
             .iter()
-            .map(|hit| hit.rule.lock.as_str())
+            .map(|hit| hit.met.rule.lock.as_str())
             .collect();
         assert_eq!(locks, ["tests", "all"]);
         // The form that passes does so for both rules.
