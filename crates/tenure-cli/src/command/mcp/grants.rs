@@ -55,6 +55,17 @@ struct Untold {
     is_begun: bool,
 }
 
+/// A hold that is given back when this is dropped.
+struct GivenBack(Option<Granted>);
+
+impl Drop for GivenBack {
+    fn drop(&mut self) {
+        if let Some(granted) = self.0.take() {
+            granted.give_back();
+        }
+    }
+}
+
 impl Grants {
     /// A call that is to be carried out; `None` if so many are already.
     pub(super) fn begin_call(&self, cancel: &Cancel, most: usize) -> Option<Running> {
@@ -112,30 +123,13 @@ impl Grants {
 
     /// Gives a hold back, on a thread of its own.
     pub(super) fn give_back(&self, granted: Granted) {
-        let granted = Arc::new(Mutex::new(Some(granted)));
-        let own = Arc::clone(&granted);
-        let take = |from: &Mutex<Option<Granted>>| {
-            let mut granted = from.lock().unwrap_or_else(PoisonError::into_inner);
-            granted.take()
-        };
-        let work = move || {
-            if let Some(granted) = take(&own) {
-                granted.give_back();
-            }
-        };
+        let granted = GivenBack(Some(granted));
         let thread = thread::Builder::new().name("give back".to_owned());
-        match thread.spawn(work) {
-            Ok(thread) => {
-                let mut state = self.state();
-                state.giving.retain(|thread| !thread.is_finished());
-                state.giving.push(thread);
-            }
-            // Rather late than not at all.
-            Err(_) => {
-                if let Some(granted) = take(&granted) {
-                    granted.give_back();
-                }
-            }
+        // Where no thread can be started, it is given back here, with the closure: rather late than not at all.
+        if let Ok(thread) = thread.spawn(move || drop(granted)) {
+            let mut state = self.state();
+            state.giving.retain(|thread| !thread.is_finished());
+            state.giving.push(thread);
         }
     }
 

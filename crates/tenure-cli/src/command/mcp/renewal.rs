@@ -34,7 +34,8 @@ pub(super) async fn renew(tools: Arc<Tools>) {
         let (looking, before) = (Arc::clone(&tools), holds.clone());
         let thread = std::thread::Builder::new().name("renew".to_owned());
         let started = thread.spawn(move || {
-            let _ = sender.send(look(&looking, before));
+            // A place that cannot be looked at has nothing to find.
+            let _ = sender.send(look(&looking, before).ok());
         });
         let found = match started {
             Ok(_) => receiver.await.unwrap_or(None),
@@ -58,12 +59,8 @@ struct Found {
     is_whole: bool,
 }
 
-/// Has the holds of the client looked after. `None` if its place could not be looked at.
-fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Option<Found> {
-    look_for_all(tools, before).ok()
-}
-
-fn look_for_all(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Result<Found, Failure> {
+/// Has the holds of the client looked after.
+fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Result<Found, Failure> {
     // Holds that were taken before the look and are not there are over.
     let known = tools.handles();
     let place = tools.asked(None).list()?.place;
@@ -279,6 +276,6 @@ mod tests {
         };
         let client = choose_owner(Some(std::process::id())).unwrap();
         let tools = Arc::new(Tools::new(common, client));
-        assert!(look(&tools, None).is_none());
+        assert!(look(&tools, None).is_err());
     }
 }
