@@ -9,7 +9,6 @@ mod claude;
 mod codex;
 mod roots;
 
-pub(crate) use claude::servers_file as servers_file_of_claude;
 pub(crate) use codex::GIVEN as GIVEN_BY_CODEX;
 pub(crate) use roots::{Reach, Roots};
 
@@ -193,6 +192,8 @@ pub(crate) struct Files {
     pub(crate) beside: Option<&'static str>,
     /// The file that names the server, unless only the host itself writes it.
     server: fn(Reach, &Roots) -> Option<PathBuf>,
+    /// The file in which the host itself keeps its user's servers, if only the host writes it.
+    pub(crate) users_servers: Option<fn(&Roots) -> PathBuf>,
     /// The folder of skills, where it is not the host's own.
     skills: Option<&'static str>,
     /// The hooks of all work trees are those of the main checkout.

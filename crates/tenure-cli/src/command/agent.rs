@@ -6,7 +6,7 @@
 //! | what a text has of them | `entries`, over `json` and `toml` |
 //! | what becomes of the files, all or none | `install` |
 //! | one file replaced; what it was before | `files`, `receipts` |
-//! | the user's servers of Claude Code, which only Claude Code writes | `claude` |
+//! | the user's servers of a host that only the host writes | `registered` |
 //! | the person's own rules for commands, which a rewrite must not hide | `permissions` |
 //! | what a hook puts in front of a command | `form` |
 //! | what other programs are asked | `ask` |
@@ -16,7 +16,6 @@
 //! What the hooks do when a host calls them is `tenure hook`'s.
 
 mod ask;
-mod claude;
 mod entries;
 pub(super) mod files;
 pub(super) mod form;
@@ -26,6 +25,7 @@ mod path;
 pub(super) mod permissions;
 pub(super) mod probe;
 mod receipts;
+mod registered;
 mod status;
 mod toml;
 
@@ -97,13 +97,16 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
     };
     let files = files_of(call.host, call.reach, &call.roots);
     let receipts = Receipts::of_user()?;
-    let has_server = call.host == AgentHost::Claude && call.reach == Reach::User;
-    if has_server && task == Task::Install {
-        claude::refuse_another(&call.roots)?;
+    let own = registered::file_of(call.host, call.reach, &call.roots);
+    if let Some(own) = own.as_ref().filter(|_| task == Task::Install) {
+        registered::refuse_another(own)?;
     }
     // Two calls at once would both ask `claude` to add the server, and it refuses the second one.
-    let server =
-        || has_server.then(|| claude::server(task, &words.program, &call.roots, call.dry_run));
+    let server = || {
+        let own = (call.host, own.as_deref()?);
+        let (program, roots) = (&words.program, &call.roots);
+        Some(registered::server(task, own, program, roots, call.dry_run))
+    };
     let installation = Installation {
         task,
         words: &words,
@@ -151,7 +154,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         "reach": call.reach.word(),
         "dry_run": call.dry_run,
         "files": steps.iter().map(Step::json).collect::<Vec<_>>(),
-        "server": server.as_ref().map(claude::Server::json),
+        "server": server.as_ref().map(registered::Server::json),
         "difference": call.dry_run.then_some(difference),
         "next": next,
         "undo": undo,
@@ -164,7 +167,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         .map(|failure| failure.message.clone())
         .collect();
     let server_did = server.as_ref().is_some_and(|server| !server.is_failed());
-    let server = server.filter(claude::Server::is_failed);
+    let server = server.filter(registered::Server::is_failed);
     failed.extend(server.map(|server| server.message));
     if failed.is_empty() {
         return Ok((text, data));
@@ -210,10 +213,8 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
         );
     }
     next.push((host.next)(call.reach).to_owned());
-    if call.host == AgentHost::Codex
-        && let Some((what, fix)) = status::hindrance_of_codex(call)
-    {
-        next.push(format!("Codex' sandbox: {what}; {fix}"));
+    if let Some((what, fix)) = (status::looks(call.host).hindrance)(call) {
+        next.push(format!("{}' sandbox: {what}; {fix}", host.name));
     }
     next.push(format!(
         "have an agent run `{}` once: it says whether the hooks arrive",
@@ -226,7 +227,7 @@ fn told(
     task: Task,
     call: &Agent,
     steps: &[Step],
-    server: Option<&claude::Server>,
+    server: Option<&registered::Server>,
     difference: &str,
     next: &[String],
 ) -> String {

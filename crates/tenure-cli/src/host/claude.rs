@@ -62,6 +62,7 @@ pub(super) static HOST: Host = Host {
         hooks: "settings.json",
         beside: Some("settings.local.json"),
         server: |reach, at| (reach == Reach::Project).then(|| at.project.join(".mcp.json")),
+        users_servers: Some(servers_file),
         skills: None,
         are_in_main: false,
     },
@@ -86,7 +87,7 @@ pub(super) static HOST: Host = Host {
 
 /// The file in which Claude Code keeps its user's servers. Only Claude Code writes it, and it looks at its variable alone: a
 /// variable that names the usual folder leads to another file than none.
-pub(crate) fn servers_file(roots: &Roots) -> PathBuf {
+fn servers_file(roots: &Roots) -> PathBuf {
     let named = Roots::named(AgentHost::Claude);
     named.as_ref().unwrap_or(&roots.home).join(".claude.json")
 }

@@ -48,6 +48,7 @@ pub(super) static HOST: Host = Host {
         hooks: "hooks.json",
         beside: None,
         server: |reach, at| Some(AgentHost::Codex.folder(reach, at).join("config.toml")),
+        users_servers: None,
         skills: Some(".agents"),
         are_in_main: true,
     },

@@ -1,22 +1,22 @@
 //! `agent status`: what is installed where, and what keeps it from working. It reads only.
 //!
-//! What the person's own rules make of a rewritten command, `rules` says; what Codex asks of its user, `codex`.
+//! What the person's own rules make of a rewritten command, `rules` says; what a host's own settings say, the module of its
+//! name.
 
+mod claude;
 mod codex;
 mod rules;
 
-pub(super) use codex::hindrance as hindrance_of_codex;
-
 use super::ask;
-use super::claude::{self, Registered};
 use super::entries::{Has, Kind, Words, handlers, ours};
 use super::files::text_of;
 use super::install::files_of;
 use super::path;
+use super::registered::{self, Registered};
 use super::{line, program};
 use crate::args::value::AgentHost;
 use crate::failure::Failure;
-use crate::host::{self, Reach, is_tenure, servers_file_of_claude};
+use crate::host::{self, Reach, is_tenure};
 use crate::render::findings::{Finding, Findings, Form, Status};
 use crate::render::{clean, clean_path};
 use crate::request::Agent;
@@ -58,15 +58,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
     version(call.host, &mut report);
     let folder = folder(call, &mut report);
     rules::look(call, &mut report);
-    match call.host {
-        AgentHost::Claude => {
-            switched_off(&layers, &mut report);
-            if let Some(folder) = &folder {
-                sandbox_of_claude(call, &layers, folder, &mut report);
-            }
-        }
-        AgentHost::Codex => codex::look(call, &layers, &mut report),
-    }
+    (looks(call.host).settings)(call, &layers, folder.as_deref(), &mut report);
     answer(call, &report, &places, told)
 }
 
@@ -131,17 +123,21 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
     layers
 }
 
-/// The file that switches a plugin of ours on.
-fn plugin(call: &Agent, layers: &[Layer]) -> Option<String> {
-    if call.host == AgentHost::Codex {
-        return codex::plugin(call);
+/// What is looked at in a host's own settings.
+pub(super) struct Looks {
+    /// The file that switches a plugin of ours on.
+    plugin: fn(&Agent, &[Layer]) -> Option<String>,
+    /// What keeps hooks and commands from working. The folder is that of the locks.
+    settings: fn(&Agent, &[Layer], Option<&Path>, &mut Findings),
+    /// What the host's sandbox keeps from commands, which an installation says as well, and what mends it.
+    pub(super) hindrance: fn(&Agent) -> Option<(String, String)>,
+}
+
+pub(super) fn looks(host: AgentHost) -> &'static Looks {
+    match host {
+        AgentHost::Claude => &claude::LOOKS,
+        AgentHost::Codex => &codex::LOOKS,
     }
-    let is_on = |layer: &&Layer| {
-        let plugins = layer.document.get("enabledPlugins");
-        let mut plugins = plugins.and_then(Value::as_object).into_iter().flatten();
-        plugins.any(|(name, on)| is_our_plugin(name) && *on == Value::Bool(true))
-    };
-    Some(layers.iter().find(is_on)?.shown.clone())
 }
 
 /// Whether this is our plugin, from whatever marketplace.
@@ -202,7 +198,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Findings) -> Vec<String> {
             );
         }
     }
-    if let Some(file) = plugin(call, layers) {
+    if let Some(file) = (looks(call.host).plugin)(call, layers) {
         report.ok("plugin", format!("{file} switches the plugin on"));
         places.push("the plugin".to_owned());
     }
@@ -272,13 +268,14 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
                 ),
             }
         }
-        if call.host == AgentHost::Claude && reach == Reach::User {
-            match claude::registered(&call.roots, &words.program) {
+        if let Some(own) = registered::file_of(call.host, reach, &call.roots) {
+            let program = call.host.word();
+            match registered::registered(&own, &words.program) {
                 Some(Registered::Ours) => report.ok("server", "the user's server is registered"),
                 Some(Registered::Nothing) => report.note(
                     "server",
                     "the user's server is not registered",
-                    "claude mcp add --scope user tenure -- tenure mcp",
+                    format!("{program} mcp add --scope user tenure -- tenure mcp"),
                 ),
                 Some(Registered::Stale) => report.note(
                     "server",
@@ -288,15 +285,12 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
                 Some(Registered::Another) => report.note(
                     "server",
                     "the user's server `tenure` is another program",
-                    "claude mcp remove --scope user tenure",
+                    format!("{program} mcp remove --scope user tenure"),
                 ),
                 None => report.note(
                     "server",
-                    format!(
-                        "{} cannot be read",
-                        clean_path(servers_file_of_claude(&call.roots))
-                    ),
-                    "claude mcp list",
+                    format!("{} cannot be read", clean_path(&own)),
+                    format!("{program} mcp list"),
                 ),
             }
         }
@@ -394,19 +388,6 @@ fn folder(call: &Agent, report: &mut Findings) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Settings of Claude Code that keep every hook from running.
-fn switched_off(layers: &[Layer], report: &mut Findings) {
-    for layer in layers {
-        if layer.document.get("disableAllHooks") == Some(&Value::Bool(true)) {
-            report.wrong(
-                "hooks",
-                format!("{} switches all hooks off (disableAllHooks)", layer.shown),
-                format!("take disableAllHooks out of {}", layer.shown),
-            );
-        }
-    }
-}
-
 /// Whether a folder lies in one of these, as a host writes them.
 fn lies_in(folder: &Path, roots: &[&str], call: &Agent) -> bool {
     roots.iter().any(|root| {
@@ -420,35 +401,6 @@ fn lies_in(folder: &Path, roots: &[&str], call: &Agent) -> bool {
         };
         folder.starts_with(&root)
     })
-}
-
-fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut Findings) {
-    let sandboxes = || {
-        layers
-            .iter()
-            .filter_map(|layer| layer.document.get("sandbox"))
-    };
-    let is_on = sandboxes().any(|sandbox| sandbox.get("enabled") == Some(&Value::Bool(true)));
-    if !is_on {
-        return;
-    }
-    let allowed: Vec<&str> = sandboxes()
-        .filter_map(|sandbox| sandbox.get("filesystem")?.get("allowWrite")?.as_array())
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let name = clean_path(folder);
-    // The working folder can be written; git's own folder is in it.
-    if lies_in(folder, &allowed, call) || folder.starts_with(&call.roots.project) {
-        report.ok("sandbox", format!("it lets commands write in {name}"));
-    } else {
-        let entry = json!({ "sandbox": { "filesystem": { "allowWrite": [folder.display().to_string()] } } });
-        report.wrong(
-            "sandbox",
-            format!("it keeps commands from writing in {name}: {WITHOUT_PLACE}"),
-            format!("add to the user's settings: {entry}"),
-        );
-    }
 }
 
 /// The answers to three questions: whether tenure is on, for what, and what would go wrong.

@@ -1,6 +1,6 @@
 //! What Codex asks of its user before a hook runs, what its sandbox keeps from commands, and where its server looks for locks.
 
-use super::{Layer, WITHOUT_PLACE, is_our_plugin, lies_in};
+use super::{Layer, Looks, WITHOUT_PLACE, is_our_plugin, lies_in};
 use crate::args::value::AgentHost;
 use crate::command::agent::entries::{Has, ours};
 use crate::command::agent::files::text_of;
@@ -17,7 +17,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tenure_store::advice;
 
-pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
+pub(super) static LOOKS: Looks = Looks {
+    plugin: |call, _| plugin(call),
+    settings: |call, layers, _, report| look(call, layers, report),
+    hindrance,
+};
+
+fn look(call: &Agent, layers: &[Layer], report: &mut Findings) {
     let file = file(call);
     let users = match read(&file) {
         Ok(users) => users,
@@ -166,7 +172,7 @@ fn get<'a>(table: &'a Table, path: &[&str]) -> Option<&'a Value> {
 }
 
 /// The file that switches a plugin of ours on.
-pub(super) fn plugin(call: &Agent) -> Option<String> {
+fn plugin(call: &Agent) -> Option<String> {
     let file = file(call);
     let users = read(&file).ok()?;
     let mut plugins = users.get("plugins")?.as_table()?.iter();
@@ -177,7 +183,7 @@ pub(super) fn plugin(call: &Agent) -> Option<String> {
 }
 
 /// What the sandbox keeps from a command that takes a lock, and what mends it. What cannot be known hinders nothing.
-pub(in crate::command::agent) fn hindrance(call: &Agent) -> Option<(String, String)> {
+fn hindrance(call: &Agent) -> Option<(String, String)> {
     let is_on_servers = if let Ok(place) = &call.place {
         !place.is_folder()
     } else {

@@ -1,21 +1,22 @@
-//! The user's servers of Claude Code: it keeps them in a file that it writes all the time, so this program asks
-//! `claude mcp` to change them, and only reads that file.
+//! The user's servers of a host that keeps them in a file which it writes all the time: the host's own program changes them
+//! (`claude mcp`), and this one only reads that file.
 //!
-//! Where there is no `claude` yet, the line for later is the answer.
+//! Where there is no such program yet, the line for later is the answer.
 
 use super::ask;
 use super::files::text_of;
 use super::install::Task;
+use crate::args::value::AgentHost;
 use crate::failure::Failure;
-use crate::host::{NAME, Roots, is_our_server, is_started, servers_file_of_claude};
+use crate::host::{NAME, Reach, Roots, is_our_server, is_started};
 use crate::render::clean_path;
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tenure_store::advice::{self, is_program};
 
-/// How long `claude` may take. It is a large program, and a machine may be busy.
+/// How long the host's program may take. It is a large program, and a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the server.
@@ -54,9 +55,15 @@ pub(super) enum Registered {
     Another,
 }
 
+/// The file that only the host writes, where the servers of this reach stand in one.
+pub(super) fn file_of(host: AgentHost, reach: Reach, roots: &Roots) -> Option<PathBuf> {
+    let file = host.table().files.users_servers?;
+    (reach == Reach::User).then(|| file(roots))
+}
+
 /// What the user has under the server's name; `None` if the file cannot be read.
-pub(super) fn registered(roots: &Roots, tenure: &str) -> Option<Registered> {
-    let Some(text) = text_of(&servers_file_of_claude(roots)).ok()? else {
+pub(super) fn registered(file: &Path, tenure: &str) -> Option<Registered> {
+    let Some(text) = text_of(file).ok()? else {
         return Some(Registered::Nothing);
     };
     let document: Value = serde_json::from_str(&text).ok()?;
@@ -80,21 +87,28 @@ pub(super) fn registered(roots: &Roots, tenure: &str) -> Option<Registered> {
 }
 
 /// Refuses an installation beside another program's server of this name.
-pub(super) fn refuse_another(roots: &Roots) -> Result<(), Failure> {
-    if registered(roots, NAME) != Some(Registered::Another) {
+pub(super) fn refuse_another(file: &Path) -> Result<(), Failure> {
+    if registered(file, NAME) != Some(Registered::Another) {
         return Ok(());
     }
-    let file = clean_path(servers_file_of_claude(roots));
+    let file = clean_path(file);
     Err(Failure::bad_arguments(format!(
         "{file} is left as it is: its server `{NAME}` is another program"
     )))
 }
 
 /// Has the server registered, or removed.
-pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> Server {
+pub(super) fn server(
+    task: Task,
+    (host, file): (AgentHost, &Path),
+    tenure: &str,
+    roots: &Roots,
+    dry_run: bool,
+) -> Server {
+    let host = host.word();
     let add = ["mcp", "add", "--scope", "user", NAME, "--", tenure, "mcp"];
     let remove = ["mcp", "remove", "--scope", "user", NAME];
-    let calls: Vec<&[&str]> = match (task, registered(roots, tenure)) {
+    let calls: Vec<&[&str]> = match (task, registered(file, tenure)) {
         (Task::Install, Some(Registered::Ours)) => {
             return Server::new("unchanged", format!("the server `{NAME}` is registered"));
         }
@@ -115,12 +129,12 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
     };
     let lines = calls
         .iter()
-        .map(|words| advice::line(std::iter::once("claude").chain(words.iter().copied())));
+        .map(|words| advice::line(std::iter::once(host).chain(words.iter().copied())));
     let line = lines.collect::<Vec<_>>().join(" && ");
-    let Some(program) = advice::on_path("claude") else {
+    let Some(program) = advice::on_path(host) else {
         return Server::new(
             "later",
-            format!("no claude is on the PATH; run this once it is there: {line}"),
+            format!("no {host} is on the PATH; run this once it is there: {line}"),
         );
     };
     if dry_run {
@@ -135,14 +149,14 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
         Task::Uninstall => Registered::Nothing,
     };
     match ran {
-        Err(why) if registered(roots, tenure) != Some(wanted) => {
+        Err(why) if registered(file, tenure) != Some(wanted) => {
             Server::new("failed", format!("`{line}` failed: {why}; run it by hand"))
         }
         _ => Server::new("changed", format!("ran: {line}")),
     }
 }
 
-/// Runs `claude`. In a project it would look at that project's settings, too.
+/// Runs the host's program. In a project it would look at that project's settings, too.
 fn run(program: &Path, words: &[&str], folder: &Path) -> Result<(), String> {
     let mut command = Command::new(program);
     ask::answer(command.args(words).current_dir(folder), "", PATIENCE).map(drop)
