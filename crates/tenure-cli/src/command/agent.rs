@@ -32,7 +32,6 @@ mod toml;
 use self::entries::Words;
 use self::install::{Installation, Step, Task, files_of};
 use self::receipts::Receipts;
-use self::status::Told;
 use crate::args::value::AgentHost;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -54,14 +53,7 @@ pub(super) fn agent(call: Agent, reporter: &mut Reporter) -> Result<(String, Val
     match call.action {
         AgentAction::Install => change(Task::Install, &call, reporter),
         AgentAction::Uninstall => change(Task::Uninstall, &call, reporter),
-        AgentAction::Status => status::status(
-            &call,
-            match (reporter.is_quiet(), reporter.is_verbose()) {
-                (true, _) => Told::Faults,
-                (false, true) => Told::All,
-                (false, false) => Told::Usual,
-            },
-        ),
+        AgentAction::Status => status::status(&call, reporter),
         AgentAction::Probe => probe::probe(call.host),
     }
 }

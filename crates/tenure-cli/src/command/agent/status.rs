@@ -18,27 +18,15 @@ use crate::args::value::AgentHost;
 use crate::failure::Failure;
 use crate::host::{self, Reach, is_tenure};
 use crate::render::findings::{Finding, Findings, Form, Status};
-use crate::render::{clean, clean_path};
+use crate::render::{Reporter, clean, clean_path};
 use crate::request::Agent;
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tenure_store::advice;
 
 /// What follows where a command cannot use the place of its lock.
 const WITHOUT_PLACE: &str =
     "a command of an open rule runs without its lock, and one of a closed rule is refused";
-
-/// How much a person is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
-    /// What is not as it should be.
-    Faults,
-    /// Whether tenure is on, for what, and the same.
-    Usual,
-    /// What is well, too.
-    All,
-}
 
 /// A place in which hooks of a host can stand.
 struct Layer {
@@ -49,7 +37,7 @@ struct Layer {
     has: Has,
 }
 
-pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failure> {
+pub(super) fn status(call: &Agent, reporter: &Reporter) -> Result<(String, Value), Failure> {
     let mut report = Findings::default();
     let layers = layers(call, &mut report);
     let places = hooks(call, &layers, &mut report);
@@ -59,7 +47,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
     let folder = folder(call, &mut report);
     rules::look(call, &mut report);
     (looks(call.host).settings)(call, &layers, folder.as_deref(), &mut report);
-    answer(call, &report, &places, told)
+    answer(call, &report, &places, reporter)
 }
 
 /// The files in which the host looks for hooks, and what they have of tenure.
@@ -85,34 +73,22 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (reach, file) in files {
         let shown = clean_path(&file);
-        let words = Words {
-            host: call.host,
-            program: program(reach).unwrap_or_else(|_| host::NAME.to_owned()),
-        };
         let text = match text_of(&file) {
-            Ok(text) => text,
+            Ok(text) => text.unwrap_or_default(),
             Err(failure) => {
                 report.wrong("hooks", failure.message.clone(), format!("mend {shown}"));
                 continue;
             }
         };
-        let has = text
-            .as_deref()
-            .map_or(Ok(Has::Nothing), |text| words.has(Kind::Hooks, text));
-        match has {
-            Ok(has) => {
-                let plain = text
-                    .as_deref()
-                    .map(|text| text.trim_start_matches('\u{feff}'));
-                let document = plain.and_then(|text| serde_json::from_str(text).ok());
-                layers.push(Layer {
-                    reach,
-                    file,
-                    shown,
-                    document: document.unwrap_or(Value::Null),
-                    has,
-                });
-            }
+        match words(call, reach).has(Kind::Hooks, &text) {
+            Ok(has) => layers.push(Layer {
+                reach,
+                file,
+                shown,
+                document: serde_json::from_str(text.trim_start_matches('\u{feff}'))
+                    .unwrap_or_default(),
+                has,
+            }),
             Err(why) => report.wrong(
                 "hooks",
                 format!("{shown} cannot be used: {why}"),
@@ -121,6 +97,13 @@ fn layers(call: &Agent, report: &mut Findings) -> Vec<Layer> {
         }
     }
     layers
+}
+
+fn words(call: &Agent, reach: Reach) -> Words {
+    Words {
+        host: call.host,
+        program: program(reach).unwrap_or_else(|_| host::NAME.to_owned()),
+    }
 }
 
 /// What is looked at in a host's own settings.
@@ -240,22 +223,15 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Findings) {
         if !is_installed {
             continue;
         }
-        let words = Words {
-            host: call.host,
-            program: program(reach).unwrap_or_else(|_| host::NAME.to_owned()),
-        };
+        let words = words(call, reach);
         for (kind, file) in files_of(call.host, reach, &call.roots) {
             if kind == Kind::Hooks {
                 continue;
             }
             let name = clean_path(&file);
             let fix = line("install", call.host, &[reach.flag()]);
-            let has = match text_of(&file) {
-                Ok(None) => Ok(Has::Nothing),
-                Ok(Some(text)) => words.has(kind, &text),
-                Err(failure) => Err(failure.message.clone()),
-            };
-            match has {
+            let text = text_of(&file).map_err(|failure| failure.message.clone());
+            match text.and_then(|text| words.has(kind, &text.unwrap_or_default())) {
                 Ok(Has::All) => report.ok(kind.word(), format!("{name} has it")),
                 Ok(Has::Nothing) => report.note(kind.word(), format!("{name} lacks it"), fix),
                 Ok(Has::Other) => {
@@ -403,13 +379,16 @@ fn lies_in(folder: &Path, roots: &[&str], call: &Agent) -> bool {
     })
 }
 
-/// The answers to three questions: whether tenure is on, for what, and what would go wrong.
-fn first_lines(call: &Agent, report: &Findings, places: &[String]) -> First {
+/// The answers to three questions (whether tenure is on, for what, and what would go wrong), and then the findings.
+fn answer(
+    call: &Agent,
+    report: &Findings,
+    places: &[String],
+    reporter: &Reporter,
+) -> Result<(String, Value), Failure> {
     let keeps_off =
         |check: &&Finding| matches!(check.about, "hooks" | "trust" | "program" | "config");
-    let count = report.all_wrong().count();
     let off = report.all_wrong().find(keeps_off);
-    let is_on = off.is_none();
     let on = match off {
         Some(check) => format!("off    {}", check.message),
         None => format!(
@@ -418,68 +397,28 @@ fn first_lines(call: &Agent, report: &Findings, places: &[String]) -> First {
             places.join(", ")
         ),
     };
-    let files = call.config.iter().flat_map(|config| config.files());
-    let (mut commands, mut paths) = (Vec::new(), Vec::new());
-    for file in files {
-        for rule in &file.agent.commands {
-            let words = rule.matches.iter().map(|words| words.words().join(" "));
-            let words: Vec<String> = words.collect();
-            commands.push(format!("{} (lock {})", words.join(", "), rule.lock));
-        }
-        let globs = file.agent.paths.iter().flat_map(|rule| &rule.matches);
-        paths.extend(globs.map(|glob| glob.as_str().to_owned()));
-    }
-    let of = |what: &str, all: &[String]| {
-        let all = clean(&all.join("; ")).into_owned();
-        (!all.is_empty()).then(|| format!("{what} {all}"))
-    };
-    let of = [of("commands", &commands), of("files", &paths)];
-    let of: Vec<String> = of.into_iter().flatten().collect();
-    let rules = if of.is_empty() {
-        "nothing: no tenure.toml has a rule for agents here".to_owned()
-    } else {
-        of.join("; ")
-    };
-    let faults = match count {
+    let rules = rules::all(call);
+    let faults = match report.all_wrong().count() {
         0 => "none that can be seen from here".to_owned(),
         1 => "one, with what mends it".to_owned(),
         count => format!("{count}, each with what mends it"),
     };
-    First {
-        is_on,
-        lines: [on, format!("for    {rules}"), format!("faults {faults}")],
-        rules,
-    }
-}
-
-/// The first lines of an answer, and what programs are told of them.
-struct First {
-    is_on: bool,
-    rules: String,
-    lines: [String; 3],
-}
-
-fn answer(
-    call: &Agent,
-    report: &Findings,
-    places: &[String],
-    told: Told,
-) -> Result<(String, Value), Failure> {
-    let first = first_lines(call, report, places);
-    let mut text = String::new();
-    for line in first.lines.iter().filter(|_| told != Told::Faults) {
-        let _ = writeln!(text, "{line}");
-    }
+    let mut text = if reporter.is_quiet() {
+        String::new()
+    } else {
+        format!("{on}\nfor    {rules}\nfaults {faults}\n")
+    };
     let form = Form {
         label_columns: 9,
         before_fix: "",
     };
-    text += &report.text(form, |status| told == Told::All || status != Status::Ok);
+    let tells_all = reporter.is_verbose() && !reporter.is_quiet();
+    text += &report.text(form, |status| tells_all || status != Status::Ok);
     let data = json!({
         "action": "status",
         "host": call.host.word(),
-        "on": first.is_on,
-        "for": first.rules,
+        "on": off.is_none(),
+        "for": rules,
         "checks": report.json("about"),
     });
     report.answer(text.trim_end_matches('\n').to_owned(), data, false)

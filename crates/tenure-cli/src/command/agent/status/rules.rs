@@ -10,6 +10,7 @@ use crate::args::value::AgentHost;
 use crate::command::agent::form::prefix;
 use crate::command::agent::permissions::{self, CommandText, Permission};
 use crate::host::{Rewritten, Ruling};
+use crate::render::clean;
 use crate::render::findings::Findings;
 use crate::request::Agent;
 use tenure_engine::config::{CommandRule, How, OnError};
@@ -42,6 +43,30 @@ pub(super) fn look(call: &Agent, report: &mut Findings) {
             of_command(call.host, rule, words.words(), &persons, report);
         }
     }
+}
+
+/// For which commands and files there are rules, as people read it.
+pub(super) fn all(call: &Agent) -> String {
+    let files = call.config.iter().flat_map(|config| config.files());
+    let (mut commands, mut paths) = (Vec::new(), Vec::new());
+    for file in files {
+        for rule in &file.agent.commands {
+            let words = rule.matches.iter().map(|words| words.words().join(" "));
+            let words: Vec<String> = words.collect();
+            commands.push(format!("{} (lock {})", words.join(", "), rule.lock));
+        }
+        let globs = file.agent.paths.iter().flat_map(|rule| &rule.matches);
+        paths.extend(globs.map(|glob| glob.as_str().to_owned()));
+    }
+    let all = [("commands", commands), ("files", paths)].into_iter();
+    let all = all.filter(|(_, all)| !all.is_empty());
+    let all: Vec<String> = all
+        .map(|(what, all)| format!("{what} {}", clean(&all.join("; "))))
+        .collect();
+    if all.is_empty() {
+        return "nothing: no tenure.toml has a rule for agents here".to_owned();
+    }
+    all.join("; ")
 }
 
 /// The rules about the commands that begin with these words.
