@@ -130,14 +130,9 @@ fn answered(host: Option<AgentHost>) -> Option<Exit> {
     let began = instant();
     let progress = Arc::new(Mutex::new(Progress::default()));
     let (tell, told) = mpsc::channel();
-    let inquiry = Inquiry {
-        host,
-        began,
-        progress: Arc::clone(&progress),
-    };
-    let on_thread = inquiry.clone();
+    let own = Arc::clone(&progress);
     let started = std::thread::Builder::new().spawn(move || {
-        let (answer, sign) = on_thread.answer().unzip();
+        let (answer, sign) = answer(host, began, &own).unzip();
         let _ = tell.send(answer);
         // What the answer does not depend on comes behind it.
         if let Some(sign) = sign.flatten() {
@@ -160,7 +155,7 @@ fn answered(host: Option<AgentHost>) -> Option<Exit> {
     };
     let text = match started {
         // The rules say what follows, and this thread can find them as well. Nothing ends it in time then.
-        Err(_) => inquiry.answer().map(|(text, _)| text),
+        Err(_) => answer(host, began, &progress).map(|(text, _)| text),
         Ok(_) => match told.recv_timeout(left()) {
             Ok(text) => text,
             Err(RecvTimeoutError::Timeout) => late("nothing was found out within 3 seconds"),
@@ -180,62 +175,59 @@ fn answered(host: Option<AgentHost>) -> Option<Exit> {
     Some(Exit::Success)
 }
 
-/// A call that asks for the answer to what is on stdin.
-#[derive(Clone)]
-struct Inquiry {
+/// The text of the answer, and what is done behind it. `None` as for [`answered`].
+fn answer(
     host: Option<AgentHost>,
     began: Instant,
-    progress: Arc<Mutex<Progress>>,
+    progress: &Arc<Mutex<Progress>>,
+) -> Option<(Option<String>, Option<Sign>)> {
+    let read = read(host, progress)?;
+    let host = match (host, &read) {
+        (None, Ok((bytes, _))) => event::host_of(bytes),
+        (host, _) => host,
+    };
+    // Another host's words for an answer are not known here.
+    let Some(host) = host else {
+        return Some((None, None));
+    };
+    let work = Work {
+        host,
+        began,
+        progress: Arc::clone(progress),
+    };
+    let (answer, sign) = match &read {
+        Ok((bytes, is_cut)) => work.of_bytes(bytes, *is_cut),
+        Err(why) => (unread(why, &here(None)), None),
+    };
+    Some((answer.text(host), sign))
 }
 
-impl Inquiry {
-    /// The text of the answer, and what is done behind it. `None` as for [`answered`].
-    fn answer(&self) -> Option<(Option<String>, Option<Sign>)> {
-        let read = self.read()?;
-        let host = match (self.host, &read) {
-            (None, Ok((bytes, _))) => event::host_of(bytes),
-            (host, _) => host,
-        };
-        // Another host's words for an answer are not known here.
-        let Some(host) = host else {
-            return Some((None, None));
-        };
-        let work = Work {
-            host,
-            began: self.began,
-            progress: Arc::clone(&self.progress),
-        };
-        let (answer, sign) = match &read {
-            Ok((bytes, is_cut)) => work.of_bytes(bytes, *is_cut),
-            Err(why) => (unread(why, &here(None)), None),
-        };
-        Some((answer.text(host), sign))
+/// The bytes on stdin, and whether more than these were there. `None` if they are no event, and the call names no host: that
+/// is known with the first of them.
+fn read(
+    host: Option<AgentHost>,
+    progress: &Mutex<Progress>,
+) -> Option<Result<(Vec<u8>, bool), String>> {
+    let mut bytes = Vec::new();
+    let mut stdin = std::io::stdin().lock();
+    let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
+    if host.is_none() {
+        let begins = stdin.fill_buf().ok()?.trim_ascii_start();
+        if !begins.is_empty() && !begins.starts_with(b"{") {
+            return None;
+        }
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.is_event = !begins.is_empty();
     }
-
-    /// The bytes on stdin, and whether more than these were there. `None` if they are no event, and the call names no host: that
-    /// is known with the first of them.
-    fn read(&self) -> Option<Result<(Vec<u8>, bool), String>> {
-        let mut bytes = Vec::new();
-        let mut stdin = std::io::stdin().lock();
-        let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
-        if self.host.is_none() {
-            let begins = stdin.fill_buf().ok()?.trim_ascii_start();
-            if !begins.is_empty() && !begins.starts_with(b"{") {
-                return None;
-            }
-            let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-            progress.is_event = !begins.is_empty();
-        }
-        if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
-            return Some(Err(format!("the event could not be read: {error}")));
-        }
-        let is_cut = bytes.len() > EVENT_MAX;
-        if is_cut {
-            let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
-        }
-        let is_asked = self.host.is_some() || event::is_one(&bytes);
-        is_asked.then_some(Ok((bytes, is_cut)))
+    if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
+        return Some(Err(format!("the event could not be read: {error}")));
     }
+    let is_cut = bytes.len() > EVENT_MAX;
+    if is_cut {
+        let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
+    }
+    let is_asked = host.is_some() || event::is_one(&bytes);
+    is_asked.then_some(Ok((bytes, is_cut)))
 }
 
 /// A sign of life of an agent, at every place where it may hold something.
@@ -709,27 +701,23 @@ fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>)
 struct Rules {
     /// Rules of each folder in which a command runs; the first is that of the event.
     folders: Vec<(PathBuf, Vec<CommandRule>)>,
-    /// The number of each command's folder.
-    of_commands: Vec<usize>,
+    /// The folder of each command.
+    of_commands: Vec<PathBuf>,
 }
 
 impl Rules {
     /// Reads them, once for each folder.
-    fn at(commands: Vec<PathBuf>, folder: &Path) -> Result<Self, Misread> {
-        let mut rules = Self {
-            folders: vec![(folder.to_owned(), command_rules(folder)?)],
-            of_commands: Vec::with_capacity(commands.len()),
-        };
-        for folder in commands {
-            let mut known = rules.folders.iter();
-            let place = known.position(|(known, _)| *known == folder);
-            rules.of_commands.push(place.unwrap_or(rules.folders.len()));
-            if place.is_none() {
-                let read = command_rules(&folder)?;
-                rules.folders.push((folder, read));
+    fn at(of_commands: Vec<PathBuf>, folder: &Path) -> Result<Self, Misread> {
+        let mut folders = vec![(folder.to_owned(), command_rules(folder)?)];
+        for folder in &of_commands {
+            if !folders.iter().any(|(known, _)| known == folder) {
+                folders.push((folder.clone(), command_rules(folder)?));
             }
         }
-        Ok(rules)
+        Ok(Self {
+            folders,
+            of_commands,
+        })
     }
 
     fn all(&self) -> impl Iterator<Item = &CommandRule> {
@@ -759,8 +747,11 @@ impl Rules {
 
     /// Rules for the command with this number; for a text that is not understood, those of the event's folder.
     fn of(&self, command: usize) -> &[CommandRule] {
-        let folder = self.of_commands.get(command).copied().unwrap_or_default();
-        let rules = self.folders.get(folder);
+        let mut folders = self.folders.iter();
+        let rules = match self.of_commands.get(command) {
+            Some(folder) => folders.find(|(known, _)| known == folder),
+            None => folders.next(),
+        };
         rules.map_or(&[], |(_, rules)| rules.as_slice())
     }
 }
