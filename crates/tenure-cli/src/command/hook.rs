@@ -317,10 +317,10 @@ impl Work {
                 };
                 (answer, sign(seen, call.id))
             }
-            Kind::After { call, ended } => {
-                let answer = memory
-                    .as_ref()
-                    .map_or_else(Answer::default, |memory| proof::judge(&call, ended, memory));
+            Kind::After { call, succeeded } => {
+                let memory = memory.as_ref().filter(|_| succeeded);
+                let answer = memory.map(|memory| proof::judge(&call, memory));
+                let answer = answer.unwrap_or_default();
                 if names_calls && call.tool == Tool::Lock {
                     memory::of_call(&call.id, None);
                 }
@@ -359,7 +359,7 @@ impl Work {
         let asks = asks(call, key, folder);
         let before = memory.and_then(|memory| memory.said(&call.id, &asks));
         if let Some(text) = before.filter(|text| !text.is_empty()) {
-            return Answer::said(text);
+            return Answer::of(Decision::Said(text));
         }
         if let Some(answer) = self.probed(call) {
             return answer;
@@ -414,10 +414,7 @@ impl Work {
         let words = asked.get(1..).unwrap_or_default().join(" ");
         let text = format!("{}={id} {program} {words}", probe::VARIABLE);
         input.insert(self.host.table().keys.command.to_owned(), text.into());
-        Some(Answer {
-            decision: Decision::Input(input),
-            message: None,
-        })
+        Some(Answer::of(Decision::Input(input)))
     }
 
     /// The answer to a line of shell, and the lock under which its first command certainly runs, if it succeeds.
@@ -688,13 +685,10 @@ fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>)
     if told.is_empty() {
         return Answer::default();
     }
-    Answer {
-        decision: Decision::Tell {
-            event: "SessionStart",
-            context: format!("tenure: {}.", told.join("; ")),
-        },
-        message: None,
-    }
+    Answer::of(Decision::Tell {
+        event: "SessionStart",
+        context: format!("tenure: {}.", told.join("; ")),
+    })
 }
 
 /// The rules for the commands of a text.

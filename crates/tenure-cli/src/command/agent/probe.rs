@@ -27,25 +27,12 @@ pub(crate) fn note(host: AgentHost) -> Result<PathBuf, Failure> {
     Ok(Receipts::of_user()?.beside(&format!("probe-{}", host.word())))
 }
 
-/// What arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Arrived {
-    HookAndRewrite,
-    HookOnly,
-    Nothing,
-}
-
 pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
     let file = note(host)?;
     let noted = tenure_os::regular::text(&file, 1 << 10).ok();
-    let is_fresh = is_fresh(&file);
-    let given = std::env::var(VARIABLE).ok().filter(|id| !id.is_empty());
-    let arrived = match (&given, &noted) {
-        // A sandbox may keep the note from this command; the variable says enough.
-        (Some(_), _) => Arrived::HookAndRewrite,
-        (None, Some(_)) if is_fresh => Arrived::HookOnly,
-        (None, _) => Arrived::Nothing,
-    };
+    let rewrite = std::env::var(VARIABLE).is_ok_and(|id| !id.is_empty());
+    // A sandbox may keep the note from this command; the variable says enough.
+    let hook = rewrite || (noted.is_some() && is_fresh(&file));
     // A note is for a single question.
     if noted.is_some() {
         let _ = remove(&file);
@@ -53,29 +40,30 @@ pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
     let (word, name) = (host.word(), host.table().name);
     let data = json!({
         "host": word,
-        "hook": arrived != Arrived::Nothing,
-        "rewrite": arrived == Arrived::HookAndRewrite,
+        "hook": hook,
+        "rewrite": rewrite,
     });
-    let (message, fix) = match arrived {
-        Arrived::HookAndRewrite => {
-            let text = format!(
-                "the hook was called, and {name} ran the command that it wrote: locks are taken by themselves"
-            );
-            return Ok((text, data));
-        }
-        Arrived::HookOnly => (
+    if rewrite {
+        let text = format!(
+            "the hook was called, and {name} ran the command that it wrote: locks are taken by themselves"
+        );
+        return Ok((text, data));
+    }
+    let (message, fix) = if hook {
+        (
             format!(
                 "the hook was called, and {name} ran the old command: it drops what hooks write"
             ),
             "write `how = \"refuse\"` into the rules of tenure.toml, or update the host".to_owned(),
-        ),
-        Arrived::Nothing => (
+        )
+    } else {
+        (
             "no hook was called for this command".to_owned(),
             format!(
                 "run this as a command of an agent in {name}, by itself; if it was one, `{}` says what is missing",
                 super::line("status", host, &[])
             ),
-        ),
+        )
     };
     let mut failure = Failure::new(Exit::General, "NOT_ARRIVED", message.clone())
         .with_text(format!("{message}\n{:8}{fix}", ""))

@@ -47,24 +47,21 @@ pub(super) enum Decision {
 }
 
 impl Answer {
-    pub(super) fn deny(reason: String) -> Self {
+    pub(super) fn of(decision: Decision) -> Self {
         Self {
-            decision: Decision::Deny(reason),
+            decision,
             message: None,
         }
+    }
+
+    pub(super) fn deny(reason: String) -> Self {
+        Self::of(Decision::Deny(reason))
     }
 
     pub(super) fn message(message: String) -> Self {
         Self {
             decision: Decision::None,
             message: Some(message),
-        }
-    }
-
-    pub(super) fn said(text: String) -> Self {
-        Self {
-            decision: Decision::Said(text),
-            message: None,
         }
     }
 

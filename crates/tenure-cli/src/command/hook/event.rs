@@ -47,8 +47,8 @@ pub(super) struct Event {
 pub(super) enum Kind {
     /// A tool is about to be called.
     Before(Call),
-    /// A call of a tool has ended.
-    After { call: Call, ended: Ended },
+    /// A call of a tool has ended. It may not have begun where it failed, was interrupted, or goes on in the background.
+    After { call: Call, succeeded: bool },
     /// A session begins; `resumed` if it goes on with an earlier one.
     Begins { resumed: bool },
     /// An agent has ended its turn, or a person has: no call of its own is under way any more.
@@ -69,14 +69,6 @@ impl Kind {
             Self::Begins { .. } | Self::Rests | Self::AgentEnds | Self::Ends => true,
         }
     }
-}
-
-/// How a call of a tool ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
-    Well,
-    /// The call failed, was interrupted, or goes on in the background, so it may not have begun.
-    Otherwise,
 }
 
 /// A call of a tool.
@@ -169,12 +161,9 @@ fn kind(
         Tells::Before => Kind::Before(call(host, fields)?),
         Tells::After | Tells::Failed => {
             let call = call(host, fields)?;
-            let ended = if is_unfinished || tells == Tells::Failed || call.tool == Tool::Monitor {
-                Ended::Otherwise
-            } else {
-                Ended::Well
-            };
-            Kind::After { call, ended }
+            let succeeded =
+                !(is_unfinished || tells == Tells::Failed || call.tool == Tool::Monitor);
+            Kind::After { call, succeeded }
         }
         Tells::Begins => {
             let source = text(fields, keys.source).unwrap_or_default();

@@ -17,15 +17,15 @@
 //! What the session is told from then on, `hook` decides; the lines themselves are `memory`'s.
 
 use super::answer::Answer;
-use super::event::{Call, Ended};
+use super::event::Call;
 use super::memory::{Memory, Proof};
 use super::{leases, now_ms};
 use crate::host::Tool;
 use tenure_core::{AgentKey, LockName};
 
-/// Judges a call that has ended.
-pub(super) fn judge(call: &Call, ended: Ended, memory: &Memory) -> Answer {
-    if call.tool != Tool::Shell || ended == Ended::Otherwise {
+/// Judges a call that has succeeded.
+pub(super) fn judge(call: &Call, memory: &Memory) -> Answer {
+    if call.tool != Tool::Shell {
         return Answer::default();
     }
     let Some(proof) = memory.answered(&call.id).and_then(|before| before.proves) else {

@@ -29,19 +29,12 @@ const SERVERS: Duration = Duration::from_millis(4_200);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcquireParams {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) path: Option<String>,
-    #[serde(default)]
     why: Option<String>,
-    #[serde(default)]
     wait_ms: Option<u64>,
-    #[serde(default)]
     slots: Option<u32>,
-    #[serde(default)]
     ttl_ms: Option<u64>,
-    #[serde(default)]
     pub(crate) ticket: Option<u64>,
 }
 
@@ -56,9 +49,7 @@ pub(crate) struct ReleaseParams {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NameParams {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) path: Option<String>,
 }
 
@@ -71,11 +62,8 @@ pub(crate) struct NoParams {}
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
-    #[serde(default)]
     pub(crate) name: Option<String>,
-    #[serde(default)]
     pub(crate) path: Option<String>,
-    #[serde(default)]
     wait_ms: Option<u64>,
 }
 
