@@ -19,6 +19,7 @@ use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
 };
 use crate::request::{Acquire, Format, Place, Release, ShownId, Surroundings};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -187,14 +188,18 @@ impl Tools {
         Asked::now(&self.common, agent)
     }
 
-    fn asked_of(
+    /// Reads the arguments of a call about one lock, and what it may know of that lock.
+    fn read<T: DeserializeOwned>(
         &self,
         call: &Call,
-        name: Option<&String>,
-        path: Option<&String>,
-    ) -> Result<Asked, Failure> {
-        let lock = (name.map(String::as_str), path.map(String::as_str));
-        Asked::about(&self.common, call.agent.as_ref(), lock)
+        arguments: Map<String, Value>,
+    ) -> Result<(T, Asked), Failure> {
+        let text = |key: &str| arguments.get(key)?.as_str().map(str::to_owned);
+        let (name, path) = (text("name"), text("path"));
+        let params = read(arguments)?;
+        let lock = (name.as_deref(), path.as_deref());
+        let asked = Asked::about(&self.common, call.agent.as_ref(), lock)?;
+        Ok((params, asked))
     }
 
     /// Where the locks are, as a sentence. A host may start this server with other variables than the commands beside it.
@@ -232,8 +237,7 @@ impl Tools {
         call: &Call,
         reporter: &mut Reporter,
     ) -> Result<(Told, (String, Granted)), Failure> {
-        let mut params: AcquireParams = read(arguments)?;
-        let asked = self.asked_of(call, params.name.as_ref(), params.path.as_ref())?;
+        let (mut params, asked): (AcquireParams, _) = self.read(call, arguments)?;
         let taken = match self.take(&asked, &params, call, reporter) {
             // The place has lapsed: the call gets a new one.
             Err(failure) if failure.code == "TICKET_NOT_FOUND" => {
@@ -394,10 +398,8 @@ impl Tools {
     }
 
     fn check(&self, arguments: Map<String, Value>, call: &Call) -> Said {
-        let params: NameParams = read(arguments)?;
-        let check = self
-            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
-            .check(&params)?;
+        let (params, asked): (NameParams, _) = self.read(call, arguments)?;
+        let check = asked.check(&params)?;
         let name = check
             .name
             .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
@@ -444,10 +446,8 @@ impl Tools {
     }
 
     fn wait(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
-        let params: WaitParams = read(arguments)?;
-        let meant = self
-            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
-            .wait(&params)?;
+        let (params, asked): (WaitParams, _) = self.read(call, arguments)?;
+        let meant = asked.wait(&params)?;
         let session = Session::open(meant.place)?;
         let (text, data) =
             wait::until_free(&session, &meant.name, meant.mode, meant.limit, reporter)?;
@@ -458,14 +458,12 @@ impl Tools {
     }
 
     fn cancel(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
-        let params: NameParams = read(arguments)?;
+        let (params, asked): (NameParams, _) = self.read(call, arguments)?;
         let why = match call.client.as_str() {
             "" => "an agent asks for it".to_owned(),
             client => format!("an agent asks for it, by {client}"),
         };
-        let asked = self
-            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
-            .cancel(&params, why)?;
+        let asked = asked.cancel(&params, why)?;
         let (text, data) = cancel::cancel(asked, reporter)?;
         Ok((text, json!({ "status": "asked", "name": data["name"] })))
     }

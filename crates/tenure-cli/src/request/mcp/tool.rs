@@ -29,8 +29,9 @@ const SERVERS: Duration = Duration::from_millis(4_200);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcquireParams {
-    pub(crate) name: Option<String>,
-    pub(crate) path: Option<String>,
+    name: Option<String>,
+    #[serde(rename = "path")]
+    _path: Option<String>,
     why: Option<String>,
     wait_ms: Option<u64>,
     slots: Option<u32>,
@@ -49,8 +50,9 @@ pub(crate) struct ReleaseParams {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NameParams {
-    pub(crate) name: Option<String>,
-    pub(crate) path: Option<String>,
+    name: Option<String>,
+    #[serde(rename = "path")]
+    _path: Option<String>,
 }
 
 /// The arguments of `lock_list`.
@@ -62,8 +64,9 @@ pub(crate) struct NoParams {}
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
-    pub(crate) name: Option<String>,
-    pub(crate) path: Option<String>,
+    name: Option<String>,
+    #[serde(rename = "path")]
+    _path: Option<String>,
     wait_ms: Option<u64>,
 }
 
