@@ -787,6 +787,12 @@ fn locks_below(state: &Path) -> PathBuf {
     state.join("tenure").join("locks")
 }
 
+/// The folder of what is remembered of agents and their hosts, beside that of the locks.
+pub fn agents_folder() -> Result<PathBuf, ConfigError> {
+    let locks = default_folder()?;
+    Ok(locks.parent().unwrap_or(&locks).join("agents"))
+}
+
 /// The folder that is used when no other was named.
 ///
 /// # Errors

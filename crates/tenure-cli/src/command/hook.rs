@@ -47,7 +47,7 @@ use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,6 @@ use tenure_core::{AgentKey, LockName};
 use tenure_engine::config::{CommandRule, Config, OnError};
 use tenure_engine::shell;
 use tenure_os::clock::{Clock, SystemClock, instant};
-use tenure_os::regular;
 use tenure_store::advice;
 use tenure_store::contract::AgentSign;
 use tenure_store::printed::hex;
@@ -402,13 +401,8 @@ impl Work {
             return None;
         }
         let id = tenure_os::process::new_request_id().ok()?;
-        let note = probe::note(self.host).ok()?;
         // Without the note, the variable still says that both arrived.
-        let _ = note.parent().map(std::fs::create_dir_all);
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true);
-        let _ = regular::open(&note, &mut options)
-            .and_then(|mut note| note.write_all(id.as_str().as_bytes()));
+        memory::note(&probe::note(self.host).ok()?, id.as_str());
         let mut input = call.input.clone();
         let program = advice::word(&advice::path());
         let words = asked.get(1..).unwrap_or_default().join(" ");

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tenure_engine::config::default_folder;
+use tenure_engine::config::agents_folder;
 use tenure_os::clock::{instant, nap, since};
 use tenure_os::{os, private, regular};
 use tenure_store::printed::hex;
@@ -80,9 +80,9 @@ pub(super) struct Receipts {
 
 impl Receipts {
     pub(super) fn of_user() -> Result<Self, Failure> {
-        let locks = default_folder()?;
-        let folder = locks.parent().unwrap_or(&locks).join("agents");
-        Ok(Self { folder })
+        Ok(Self {
+            folder: agents_folder()?,
+        })
     }
 
     /// The file of another fact beside the receipts.

@@ -15,17 +15,14 @@
 
 use super::leases::Leased;
 use serde_json::{Value, json};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::AgentKey;
-use tenure_engine::config;
+use tenure_engine::config::agents_folder;
 use tenure_os::{os, private, regular};
-
-/// What the folder is called, beside that of the locks.
-const FOLDER: &str = "agents";
 
 /// The longest file; it is cut to its later half then.
 const FILE_MAX: u64 = 256 << 10;
@@ -84,10 +81,9 @@ pub(super) struct Proof {
 impl Memory {
     /// Of a session; `None` where there is no state folder.
     pub(super) fn of(key: &AgentKey, now_ms: u64) -> Option<Self> {
-        let locks = config::default_folder().ok()?;
-        let folder = locks.parent()?.join(FOLDER);
+        let name = format!("{}-{}.jsonl", key.host(), key.session());
         Some(Self {
-            file: folder.join(format!("{}-{}.jsonl", key.host(), key.session())),
+            file: agents_folder().ok()?.join(name),
             now_ms,
         })
     }
@@ -250,19 +246,9 @@ impl Memory {
         let Some(folder) = self.file.parent() else {
             return;
         };
-        let open = || {
-            let mut options = OpenOptions::new();
-            options.append(true).create(true).mode(0o600);
-            regular::open(&self.file, &mut options)
+        let Ok(mut file) = open(&self.file, OpenOptions::new().append(true)) else {
+            return;
         };
-        let file = match open() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-                made.and_then(|()| open())
-            }
-            other => other,
-        };
-        let Ok(mut file) = file else { return };
         let _ = file.write_all(line.as_bytes());
         if file.metadata().is_ok_and(|facts| facts.len() > FILE_MAX) {
             self.shorten(folder);
@@ -302,13 +288,27 @@ pub(super) fn of_call(id: &str, agent: Option<&AgentKey>) {
         let _ = rustix::fs::unlink(&file);
         return;
     };
-    let (Some(folder), mut options) = (file.parent(), OpenOptions::new()) else {
-        return;
-    };
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    let opened = made.and_then(|()| regular::open(&file, &mut options));
-    let _ = opened.and_then(|mut file| file.write_all(agent.to_string().as_bytes()));
+    note(&file, &agent.to_string());
+}
+
+/// Opens a private file, and makes it and its folder where they are not there.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.create(true).mode(0o600);
+    match regular::open(path, options) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut folder = DirBuilder::new();
+            folder.recursive(true).mode(0o700);
+            folder.create(path.parent().unwrap_or(path))?;
+            regular::open(path, options)
+        }
+        other => other,
+    }
+}
+
+/// Writes a file that has a single text. Without it, less is known.
+pub(super) fn note(file: &Path, text: &str) {
+    let opened = open(file, OpenOptions::new().write(true).truncate(true));
+    let _ = opened.and_then(|mut file| file.write_all(text.as_bytes()));
 }
 
 /// The agent of a call that is under way, where its host's hook was told of it.
@@ -323,13 +323,7 @@ fn file_of_call(id: &str) -> Option<PathBuf> {
     if id.is_empty() || id.len() > 128 || !id.chars().all(is_plain) {
         return None;
     }
-    let locks = config::default_folder().ok()?;
-    Some(
-        locks
-            .parent()?
-            .join(FOLDER)
-            .join(format!("call-{id}.jsonl")),
-    )
+    Some(agents_folder().ok()?.join(format!("call-{id}.jsonl")))
 }
 
 fn is_of_unheeded(line: &Value) -> bool {
