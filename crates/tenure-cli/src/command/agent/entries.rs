@@ -225,8 +225,8 @@ pub(super) fn is_empty_object(text: &str) -> bool {
 pub(super) struct Handler<'a> {
     pub(super) value: &'a Value,
     pub(super) event: &'a str,
-    pub(super) of_group: usize,
-    pub(super) of_handler: usize,
+    pub(super) group: usize,
+    pub(super) place: usize,
     /// Its group has no other one.
     is_alone: bool,
 }
@@ -236,9 +236,9 @@ impl<'a> Handler<'a> {
         [
             Key::Name(HOOKS),
             Key::Name(self.event),
-            Key::Place(self.of_group),
+            Key::Place(self.group),
             Key::Name(HOOKS),
-            Key::Place(self.of_handler),
+            Key::Place(self.place),
         ]
     }
 }
@@ -248,15 +248,15 @@ pub(super) fn handlers(document: &Value) -> impl Iterator<Item = Handler<'_>> {
     let events = document[HOOKS].as_object().into_iter().flatten();
     let groups = events.flat_map(|(event, groups)| {
         let groups = json::list(groups).iter().enumerate();
-        groups.map(move |(of_group, group)| (event, of_group, json::list(&group[HOOKS])))
+        groups.map(move |(at, group)| (event, at, json::list(&group[HOOKS])))
     });
-    groups.flat_map(|(event, of_group, handlers)| {
+    groups.flat_map(|(event, group, handlers)| {
         let each = handlers.iter().enumerate();
-        each.map(move |(of_handler, value)| Handler {
+        each.map(move |(place, value)| Handler {
             value,
             event,
-            of_group,
-            of_handler,
+            group,
+            place,
             is_alone: handlers.len() == 1,
         })
     })

@@ -48,7 +48,7 @@ impl Tool {
         self.name().trim_start_matches("lock_")
     }
 
-    /// Its name, its title, and what an agent is told of it.
+    /// Name and title, and what an agent is told of it.
     pub(super) fn told(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Acquire => (

@@ -342,7 +342,7 @@ fn trust(layer: &Layer, state: Option<&Value>, report: &mut Findings) {
     for handler in ours(&layer.document, AgentHost::Codex) {
         all += 1;
         let (file, event) = (layer.file.display(), snake(handler.event));
-        let key = format!("{file}:{event}:{}:{}", handler.of_group, handler.of_handler);
+        let key = format!("{file}:{event}:{}:{}", handler.group, handler.place);
         let known = state.and_then(|state| state.get(&key));
         let is_on = known.and_then(|known| known.get("enabled")?.as_bool()) != Some(false);
         let is_known = known.is_some_and(|known| known.get("trusted_hash").is_some());
