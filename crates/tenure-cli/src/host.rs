@@ -3,7 +3,7 @@
 //! **Each host has a file that says all of it**, as a [`Host`]. All other code asks that table. So the next host is one file, its
 //! word in [`AgentHost`], and the events that it was seen to send (`tests/hook/events/HOST`).
 //!
-//! What is looked at in a host's own settings stands in `command/agent/status`.
+//! What is looked at in a host's own settings stands in `command/agent/status`, as the `Looks` of a module of its name.
 
 mod claude;
 mod codex;
