@@ -227,7 +227,7 @@ pub(super) struct Handler<'a> {
     pub(super) event: &'a str,
     pub(super) group: usize,
     pub(super) place: usize,
-    /// Its group has no other one.
+    /// Whether its group has no other handler.
     is_alone: bool,
 }
 
