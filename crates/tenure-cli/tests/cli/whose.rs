@@ -94,10 +94,7 @@ fn release_without_an_id_table() {
                 "(tenure -q acquire x >/dev/null; tenure -q release x >/dev/null; echo $?; true)",
                 "0\n",
             ),
-            (
-                "tenure -q acquire x; exec tenure release x",
-                "released x\n",
-            ),
+            ("tenure -q acquire x; exec tenure release x", "released x\n"),
             // Another living caller's hold.
             (
                 "sh -c 'tenure -q acquire x >/dev/null; echo held >f; sleep 1; true' & until [ -e f ]; do sleep 0.05; done; rm f; \

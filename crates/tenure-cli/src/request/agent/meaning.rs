@@ -71,7 +71,7 @@ fn host_here(roots: &Roots, action: AgentAction) -> Result<AgentHost, Failure> {
         (None, _) => "no host of agents is found here",
         (Some(_), Some(_)) => "claude and codex are both here",
     };
-    let line = advice::line(["tenure", "agent", action.word(), "claude"]);
+    let line = advice::line(["tenure", "agent", &action.word(), "claude"]);
     let message = format!("{found}; name one: `{line}`, or codex");
     Err(Failure::bad_arguments(message))
 }
