@@ -22,7 +22,7 @@ const PAGES: [(&str, usize); 19] = [
     ("guides/from-sem.md", 5),
     ("guides/from-terraform.md", 3),
     ("guides/hosted-ci.md", 0),
-    ("guides/last-night.md", 9),
+    ("guides/last-night.md", 10),
     ("guides/ports.md", 2),
     ("guides/services.md", 3),
     ("guides/stuck.md", 3),
