@@ -387,6 +387,7 @@ fn whose(holder: Option<&Value>, keys: [&str; 4], heartbeat: Option<&str>) -> Op
         value.map_or_else(|| "?".to_owned(), plain)
     };
     let [request, actor, pid, host] = keys.map(word);
+    let actor = actor_name(&actor);
     let last = heartbeat.map_or_else(String::new, |key| format!(", last heartbeat {}", word(key)));
     Some(format!("{request} ({actor}, PID {pid} on {host}{last})"))
 }
