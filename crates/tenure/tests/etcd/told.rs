@@ -412,7 +412,7 @@ fn many_releases_at_once_are_many_requests_at_once() {
     });
     let took = since(began);
     // Forty of them, one after the other, would take 2.4 s.
-    assert!(took < Duration::from_millis(2_000), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
 /// A hold that no holder could keep is none: the ttl is raised to the shortest lease.
