@@ -6,8 +6,7 @@ use std::time::Duration;
 use tenure_core::Reason;
 use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
-    HolderView, LockView, StandstillView, age, asks_for_the_lock, free_in, stale_reason, timestamp,
-    utc,
+    HolderView, LockView, StandstillView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
 use tenure_store::advice::Advice;
 use tenure_store::profile::ENDS_WITHOUT_RELEASE;

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
 use crate::output::Output;
-use crate::render::lock::{HolderView, LockView, free_in};
+use crate::render::lock::{HolderView, LockView};
 use crate::render::{Listener, Reporter, clean_path};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
@@ -28,6 +28,7 @@ use std::time::Duration;
 use tenure_core::{AgentKey, Claim, Entry, LockName, RequestId};
 use tenure_engine::agent::Agent;
 use tenure_engine::caller::Chosen;
+use tenure_engine::envelope::free_in;
 use tenure_engine::readings;
 use tenure_os::cancel::{Cancel, listening};
 use tenure_os::clock::{Clock, nap};
