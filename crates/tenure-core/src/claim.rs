@@ -364,11 +364,6 @@ impl History {
         (self.holds > 0).then_some(self.mean_ms)
     }
 
-    /// Whether enough holds have ended to tell a person how long the next one takes. One or two may be of any length.
-    pub fn is_telling(&self) -> bool {
-        self.holds >= TELLING_HOLDS
-    }
-
     /// How much longer a hold of this age lasts if it takes as long as the mean, in milliseconds. `None`
     /// without a past, and for a hold that is as old as the mean or older.
     pub fn rest_ms(&self, age_ms: u64) -> Option<u64> {
@@ -391,6 +386,13 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether past holds tell a person when a turn ends: enough have ended, for one or two may be of any length, and
+    /// holders come one after the other.
+    pub fn past_is_telling(&self) -> bool {
+        let is_exclusive = |claim: &Claim| claim.mode == Mode::Exclusive;
+        self.history.holds >= TELLING_HOLDS && self.claims.iter().all(is_exclusive)
+    }
+
     /// Draws the next number, above every earlier one. As long as the clock is sane, it is also above every
     /// number that was drawn on a record that got lost.
     pub(crate) fn next_number(&mut self, now: &Now) -> u64 {

@@ -1,7 +1,6 @@
 //! When a refused caller should come back: a guess from this lock's own past, and only a hint.
 
 use crate::claim::Entry;
-use crate::mode::Mode;
 use crate::policy::{Policy, UnknownLife};
 use crate::time::Now;
 
@@ -33,8 +32,7 @@ fn guess(entry: &Entry, policy: &Policy, now: &Now) -> (u64, bool) {
     let each = entry.history.usual_ms().unwrap_or(1_000);
     let in_line = entry.claims.iter().filter(|claim| claim.is_in_line());
     let queued = in_line.count().saturating_sub(1) as u64;
-    let is_telling = entry.history.is_telling()
-        && (entry.claims.iter()).all(|claim| claim.mode == Mode::Exclusive);
+    let is_telling = entry.past_is_telling();
     let (rest, is_supported) = entry.front().map_or((0, false), |claim| {
         let boot = claim.boot();
         let age = claim.since.unwrap_or(claim.entered).age_ms(boot, now);

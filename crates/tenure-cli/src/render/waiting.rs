@@ -16,7 +16,7 @@ use crate::failure::human;
 use crate::speech;
 use short::Short;
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Entry, Host, Kind, LockName, Mode as Hold, Now};
+use tenure_core::{Claim, Entry, Host, Kind, LockName, Now};
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_os::clock::{instant, since};
 use tenure_store::StoreError;
@@ -287,13 +287,9 @@ impl WaitView {
 /// How long it may take until so many turns after the one in front are over. Only exclusive holds come one
 /// after the other, and a hold that was asked to stop does not take the usual time.
 fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Option<Estimate> {
-    let usual = entry
-        .history
-        .usual_ms()
-        .filter(|_| entry.history.is_telling())?;
+    let usual = entry.history.usual_ms()?;
     let is_ours = matches!(front.kind, Kind::Kernel | Kind::Detached);
-    let one_by_one = (entry.claims.iter()).all(|claim| claim.mode == Hold::Exclusive);
-    if !is_ours || !one_by_one || front.token.is_none() || front.cancel.is_some() {
+    if !is_ours || !entry.past_is_telling() || front.token.is_none() || front.cancel.is_some() {
         return None;
     }
     let turns = u64::try_from(turns).unwrap_or(u64::MAX);
