@@ -74,8 +74,8 @@ pub struct LockView {
     /// Whether a plain request would get it now.
     pub available: bool,
     /// Why its holder no longer counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stale_because: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_words")]
+    pub stale_because: Option<StaleReason>,
     /// What is wrong with its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable_because: Option<String>,
@@ -502,7 +502,7 @@ impl LockView {
             mine: false,
             available: matches!(decision, Decision::Grant | Decision::TakeOver),
             stale_because: match standing {
-                Standing::Stale(reason) => Some(stale_reason(reason)),
+                Standing::Stale(reason) => Some(reason),
                 _ => None,
             },
             unreadable_because: None,
@@ -649,8 +649,10 @@ impl LockView {
             return Some(format!("what stands there cannot be read ({why})"));
         };
         // Silence is no death: the holder may go on under a lock that is another's by then.
-        if because == SILENT {
-            return Some(format!("the lease of {} ran out ({SILENT})", holder.who()));
+        if because == StaleReason::Silent {
+            let who = holder.who();
+            let because = stale_reason(because);
+            return Some(format!("the lease of {who} ran out ({because})"));
         }
         // A claim that only waited had nothing but its place.
         let what = if holder.token.is_none() && holder.kind != "foreign" {
@@ -663,13 +665,18 @@ impl LockView {
         } else {
             String::new()
         };
-        let is_dead = because == DEAD || because == ENDED;
+        let is_dead = matches!(
+            because,
+            StaleReason::LivenessLockReleased
+                | StaleReason::ProcessDead(Death::Gone | Death::Zombie)
+        );
         if is_dead && what == "it" && goes_on.is_empty() {
             return Some(format!("{} ended without releasing it", holder.who()));
         }
         Some(format!(
-            "{} left {what} behind ({because}){goes_on}",
-            holder.who()
+            "{} left {what} behind ({}){goes_on}",
+            holder.who(),
+            stale_reason(because)
         ))
     }
 
@@ -1211,22 +1218,28 @@ pub fn utc(wall_ms: u64) -> String {
     date.map_or_else(|| UNKNOWN.to_owned(), Date::for_people)
 }
 
-/// Ends of a holder's process that left the lock behind.
-const ENDED: &str = "it ended without releasing";
-const DEAD: &str = "its process is dead";
-
-/// What is known of a holder whose lease ran out.
-const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or cut off";
+#[cfg(feature = "full")]
+#[allow(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a field so"
+)]
+fn in_words<S: serde::Serializer>(
+    reason: &Option<StaleReason>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&reason.map(stale_reason), serializer)
+}
 
 /// Why a claim no longer counts, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
-        StaleReason::LivenessLockReleased => ENDED,
+        StaleReason::LivenessLockReleased => "it ended without releasing",
         StaleReason::ProcessDead(Death::Rebooted) => "the machine has restarted since",
         StaleReason::ProcessDead(Death::Replaced) => "its PID belongs to another process now",
-        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => DEAD,
+        StaleReason::ProcessDead(Death::Gone | Death::Zombie) => "its process is dead",
         StaleReason::ProcessUnknown => "its process cannot be checked",
-        StaleReason::Silent => SILENT,
+        StaleReason::Silent => "no heartbeat for longer than its ttl; it may be stopped or cut off",
         StaleReason::Aged => "too old",
         StaleReason::Unreadable => "unreadable",
     }
