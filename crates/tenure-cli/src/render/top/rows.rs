@@ -9,7 +9,7 @@ use crate::render::table::Cells;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::time::Duration;
-use tenure_engine::envelope::QueueView;
+use tenure_engine::envelope::{AgentView, QueueView};
 
 /// In which order locks are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,16 +101,17 @@ impl<'a> Row<'a> {
     pub(super) fn has(&self, text: &str, here: &str) -> bool {
         let has = |field: &str| field.to_lowercase().contains(text);
         let is = |pid: Option<u32>| pid.is_some_and(|pid| pid.to_string() == text);
-        let has_host = |host: &str| host != here && has(host);
+        let is_person = |actor: &str, why: &str, host: &str, agent: Option<&AgentView>| {
+            let is_agent = agent.is_some_and(|agent| has(&agent.words()));
+            is_agent || has(actor) || has(why) || (host != here && has(host))
+        };
         let of_holder = |it: &HolderView| {
-            let is_pid = is(it.pid) || is(it.command_pid);
             let member = it.member.as_deref().is_some_and(has);
-            let agent = it.agent.as_ref().is_some_and(|agent| has(&agent.words()));
-            is_pid || member || agent || has(&it.actor) || has(&it.why) || has_host(&it.host)
+            let is_it = member || is(it.pid) || is(it.command_pid);
+            is_it || is_person(&it.actor, &it.why, &it.host, it.agent.as_ref())
         };
         let of_waiter = |it: &QueueView| {
-            let agent = it.agent.as_ref().is_some_and(|agent| has(&agent.words()));
-            is(it.pid) || agent || has(&it.actor) || has(&it.why) || has_host(&it.host)
+            is(it.pid) || is_person(&it.actor, &it.why, &it.host, it.agent.as_ref())
         };
         text.is_empty()
             || has(&self.view.called())
